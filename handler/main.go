@@ -1,6 +1,6 @@
-// Command handler is Weir's custom handler. The Functions host starts the handler with a port in the variable
-// FUNCTIONS_CUSTOMHANDLER_PORT, and sends each trigger over HTTP to that port. The handler also has commands, for
-// operators and for systems without a Functions host.
+// Command handler is Weir's custom handler. The Functions host starts the handler with a port in
+// the variable FUNCTIONS_CUSTOMHANDLER_PORT, and sends each trigger over HTTP to that port. The
+// handler also has commands, for operators and for systems without a Functions host.
 package main
 
 import (

@@ -35,9 +35,11 @@ func (f *runner) Accept(_ context.Context, s batch.Spec, body io.Reader) (wire.B
 	if err != nil {
 		return wire.Batch{}, err
 	}
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.specs, f.bodies = append(f.specs, s), append(f.bodies, string(text))
+
 	return wire.Batch{ID: "one", State: wire.BatchChecking}, f.err
 }
 
@@ -54,9 +56,13 @@ func (f *runner) Cancel(_ context.Context, id string) (wire.Batch, error) {
 	return b, err
 }
 
-func (f *runner) List(context.Context) ([]wire.Batch, error) { return []wire.Batch{{ID: "one"}}, f.err }
+func (f *runner) List(context.Context) ([]wire.Batch, error) {
+	return []wire.Batch{{ID: "one"}}, f.err
+}
 
-func (f *runner) Reserve(context.Context, int64) (func(), error) { return f.countRelease, f.reserveErr }
+func (f *runner) Reserve(context.Context, int64) (func(), error) {
+	return f.countRelease, f.reserveErr
+}
 
 func (f *runner) countRelease() {
 	f.mu.Lock()
@@ -66,9 +72,12 @@ func (f *runner) countRelease() {
 
 func (f *runner) Refused(error) { f.refused++ }
 
-// sendRequest sends a request to a function without upstreams. The strings in header are names and values, alternately.
-func (f *runner) sendRequest(method, address string, body io.Reader, header ...string) *httptest.ResponseRecorder {
-	function := &batches.Function{Batches: f, Memory: f, Observer: f, Logger: slog.New(slog.DiscardHandler)}
+// sendRequest sends a request to a function without upstreams. The strings in header are names and
+// values, alternately.
+func (f *runner) sendRequest(method, address string, body io.Reader,
+	header ...string) *httptest.ResponseRecorder {
+	function := &batches.Function{Batches: f, Memory: f, Observer: f,
+		Logger: slog.New(slog.DiscardHandler)}
 	mux := http.NewServeMux()
 	mux.Handle("POST /api/batches", function.Post())
 	mux.Handle("GET /api/batches", function.List())
@@ -78,23 +87,29 @@ func (f *runner) sendRequest(method, address string, body io.Reader, header ...s
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Add(header[i], header[i+1])
 	}
+
 	w := httptest.NewRecorder()
 	mux.ServeHTTP(w, r)
+
 	return w
 }
 
 func TestPost(t *testing.T) {
 	t.Parallel()
 	f := &runner{}
-	w := f.sendRequest("POST", "/api/batches?mode=valid&split=/a/b&split=//c&code=secret", strings.NewReader("<a/>"),
-		"Content-Type", "text/xml", "Idempotency-Key", "k")
-	want := batch.Spec{ContentType: "text/xml", Mode: wire.BatchValid, Split: []string{"/a/b", "//c"},
-		IdempotencyKey: "k"}
-	if w.Code != http.StatusAccepted || w.Header().Get("Location") != "http://example.com/api/batches/one" ||
-		!reflect.DeepEqual(f.specs, []batch.Spec{want}) || f.bodies[0] != "<a/>" || f.released != 1 {
+	w := f.sendRequest("POST", "/api/batches?mode=valid&split=/a/b&split=//c&code=secret",
+		strings.NewReader("<a/>"), "Content-Type", "text/xml", "Idempotency-Key", "k")
+	want := batch.Spec{ContentType: "text/xml", Mode: wire.BatchValid,
+		Split: []string{"/a/b", "//c"}, IdempotencyKey: "k"}
+	if w.Code != http.StatusAccepted ||
+		w.Header().Get("Location") != "http://example.com/api/batches/one" ||
+		!reflect.DeepEqual(f.specs, []batch.Spec{want}) || f.bodies[0] != "<a/>" ||
+		f.released != 1 {
 		t.Errorf("got %d %v %+v %q, want 202 and %+v", w.Code, w.Header(), f.specs, f.bodies, want)
 	}
-	if f.sendRequest("POST", "/api/batches", strings.NewReader("<a/>")); f.specs[1].Mode != wire.BatchAll {
+
+	if f.sendRequest("POST", "/api/batches", strings.NewReader("<a/>")); f.specs[1].Mode !=
+		wire.BatchAll {
 		t.Errorf("a post without mode: got mode %q, want all", f.specs[1].Mode)
 	}
 }
@@ -115,14 +130,16 @@ func TestPost_Refuses(t *testing.T) {
 		"DueTime":          {"?deliverAfter=1h", nil, nil, 400},
 		"ManyPaths":        {"?" + strings.Repeat("split=/a&", 17), nil, nil, 400},
 		"Header":           {"", nil, []string{"Weir-Deliver-After", "1h"}, 400},
-		"KeyTwice":         {"", nil, []string{"Idempotency-Key", "a", "Idempotency-Key", "a"}, 400},
-		"KeyWithSpace":     {"", nil, []string{"Idempotency-Key", "a b"}, 400},
-		"MisspeltKey":      {"", nil, []string{"X-Idempotency-Key", "a"}, 400},
-		"MisspeltDueTime":  {"", nil, []string{"Deliver-At", "2030-01-31T08:00:00Z"}, 400},
-		"GzipTwice":        {"", nil, []string{"Content-Encoding", "gzip, gzip"}, 415},
-		"NoGzip":           {"", strings.NewReader("<a/>"), []string{"Content-Encoding", "gzip"}, 400},
-		"CharsetAsCoding":  {"", nil, []string{"Content-Encoding", "utf-8"}, 415},
-		"BrokenOff":        {"", broken, nil, 400},
+		"KeyTwice": {"", nil,
+			[]string{"Idempotency-Key", "a", "Idempotency-Key", "a"}, 400},
+		"KeyWithSpace":    {"", nil, []string{"Idempotency-Key", "a b"}, 400},
+		"MisspeltKey":     {"", nil, []string{"X-Idempotency-Key", "a"}, 400},
+		"MisspeltDueTime": {"", nil, []string{"Deliver-At", "2030-01-31T08:00:00Z"}, 400},
+		"GzipTwice":       {"", nil, []string{"Content-Encoding", "gzip, gzip"}, 415},
+		"NoGzip": {"", strings.NewReader("<a/>"),
+			[]string{"Content-Encoding", "gzip"}, 400},
+		"CharsetAsCoding": {"", nil, []string{"Content-Encoding", "utf-8"}, 415},
+		"BrokenOff":       {"", broken, nil, 400},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -139,7 +156,8 @@ func TestPost_Refuses(t *testing.T) {
 func TestPost_TooLarge(t *testing.T) {
 	t.Parallel()
 	f := &runner{}
-	w := f.sendRequest("POST", "/api/batches", strings.NewReader(strings.Repeat("x", batch.MaxBytes+1)))
+	w := f.sendRequest("POST", "/api/batches",
+		strings.NewReader(strings.Repeat("x", batch.MaxBytes+1)))
 	if w.Code != http.StatusRequestEntityTooLarge || len(f.specs) != 0 {
 		t.Errorf("got %d and %d accepted batches; want 413 and none", w.Code, len(f.specs))
 	}
@@ -148,7 +166,8 @@ func TestPost_TooLarge(t *testing.T) {
 func TestPost_NoMemory(t *testing.T) {
 	t.Parallel()
 	f := &runner{reserveErr: &weir.Error{Kind: weir.Unavailable}}
-	if w := f.sendRequest("POST", "/api/batches", strings.NewReader("<a/>")); w.Code != 503 || len(f.specs) != 0 {
+	if w := f.sendRequest("POST", "/api/batches", strings.NewReader("<a/>")); w.Code != 503 ||
+		len(f.specs) != 0 {
 		t.Errorf("got %d and %d accepted batches; want 503 and none", w.Code, len(f.specs))
 	}
 }
@@ -170,6 +189,7 @@ func TestGet(t *testing.T) {
 			t.Errorf("%s: got %d %s, want %d %s", address, w.Code, w.Body, want.status, want.text)
 		}
 	}
+
 	for _, address := range []string{"/api/batches/one", "/api/batches"} {
 		if w := (&runner{err: &weir.Error{Kind: weir.Unavailable}}).sendRequest("GET", address, nil); w.Code != 503 {
 			t.Errorf("%s without storage: got %d, want 503", address, w.Code)
@@ -179,12 +199,15 @@ func TestGet(t *testing.T) {
 
 func TestCancel(t *testing.T) {
 	t.Parallel()
-	for state, want := range map[wire.BatchState]int{wire.BatchFiling: 202, wire.BatchCancelled: 200} {
-		if w := (&runner{state: state}).sendRequest("DELETE", "/api/batches/one", nil); w.Code != want ||
+	for state, want := range map[wire.BatchState]int{wire.BatchFiling: 202,
+		wire.BatchCancelled: 200} {
+		if w := (&runner{state: state}).sendRequest("DELETE", "/api/batches/one", nil); w.Code !=
+			want ||
 			!strings.Contains(w.Body.String(), string(state)) {
 			t.Errorf("%s: got %d %s, want %d and the batch", state, w.Code, w.Body, want)
 		}
 	}
+
 	if w := (&runner{}).sendRequest("DELETE", "/api/batches/two", nil); w.Code != 404 {
 		t.Errorf("an unknown batch: got %d, want 404", w.Code)
 	}
@@ -195,8 +218,8 @@ type slowBody chan struct{}
 
 func (b slowBody) Read([]byte) (int, error) { <-b; return 0, io.EOF }
 
-// Post reads at most four uploads at a time, so that memory is left for posts of single messages. Post refuses a fifth
-// upload after a wait.
+// Post reads at most four uploads at a time, so that memory is left for posts of single messages.
+// Post refuses a fifth upload after a wait.
 func TestPost_FewUploadsAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -209,14 +232,19 @@ func TestPost_FewUploadsAtATime(t *testing.T) {
 			post.ServeHTTP(w, httptest.NewRequest("POST", "/api/batches", body))
 			return w
 		}
+
 		var slow sync.WaitGroup
 		for range 4 {
 			slow.Go(func() { send() })
 		}
+
 		synctest.Wait()
-		if w := send(); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+
+		if w := send(); w.Code != http.StatusServiceUnavailable ||
+			w.Header().Get("Retry-After") == "" {
 			t.Errorf("the fifth upload: got %d, want 503 with Retry-After", w.Code)
 		}
+
 		close(body)
 		slow.Wait()
 		if w := send(); w.Code != http.StatusAccepted {

@@ -27,31 +27,36 @@ type Function struct {
 	Logger *slog.Logger
 }
 
-// ServeHTTP implements http.Handler. The id is the path value "id". The answer is 200 if the message is cancelled, and
-// 202 if the holder still has to decide.
+// ServeHTTP implements http.Handler. The id is the path value "id". The answer is 200 if the
+// message is cancelled, and 202 if the holder still has to decide.
 func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id, err := httpio.MessageID(r)
 	if err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
-	reason, err := httpio.ReadReason(r) // for Logger; the audit log reads the reason from the query, too
+
+	// for Logger; the audit log reads the reason from the query, too
+	reason, err := httpio.ReadReason(r)
 	if err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
+
 	st, err := f.Log.Cancel(r.Context(), id)
 	if err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
+
 	code := http.StatusAccepted
 	if st.Stage == weir.Cancelled {
 		code = http.StatusOK
 	}
+
 	httpio.WriteJSON(w, code, wire.NewMessage(st))
 	at := st.Message.ID // the id in the present epoch, which can differ from the id in the path
 	f.Waker.Ring(at.Lane)
-	f.Logger.Info("cancel: asked", "invocation_id", httpio.InvocationID(r), "message_id", id.String(), "lane", at.Lane,
-		"seq", at.Seq, "stage", string(st.Stage), "reason", reason)
+	f.Logger.Info("cancel: asked", "invocation_id", httpio.InvocationID(r), "message_id",
+		id.String(), "lane", at.Lane, "seq", at.Seq, "stage", string(st.Stage), "reason", reason)
 }

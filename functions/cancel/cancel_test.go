@@ -35,9 +35,10 @@ func TestFunction(t *testing.T) {
 	}{
 		"scheduled": {id, weir.Cancelled, nil, 200, 1},
 		"queued":    {id, weir.Queued, nil, 202, 1},
-		"final": {id, weir.Delivered, &weir.Error{Kind: weir.Conflict, Message: "the message is delivered already"},
-			409, 0},
-		"unknown":                    {id, "", &weir.Error{Kind: weir.NotFound, Message: "none"}, 404, 0},
+		"final": {id, weir.Delivered,
+			&weir.Error{Kind: weir.Conflict, Message: "the message is delivered already"}, 409, 0},
+		"unknown": {id, "",
+			&weir.Error{Kind: weir.NotFound, Message: "none"}, 404, 0},
 		"no id":                      {"nonsense", "", nil, 404, 0},
 		"reason":                     {id + "?reason=sent+twice", weir.Queued, nil, 202, 1},
 		"a reason of 501 characters": {id + "?reason=" + strings.Repeat("x", 501), "", nil, 422, 0},
@@ -46,13 +47,15 @@ func TestFunction(t *testing.T) {
 			t.Parallel()
 			f := &fake{stage: c.stage, err: c.err}
 			mux := http.NewServeMux()
-			mux.Handle("/api/messages/{id}", &cancel.Function{Log: f, Waker: f, Logger: slog.New(slog.DiscardHandler)})
+			mux.Handle("/api/messages/{id}",
+				&cancel.Function{Log: f, Waker: f, Logger: slog.New(slog.DiscardHandler)})
 			w := httptest.NewRecorder()
 			mux.ServeHTTP(w, httptest.NewRequest(http.MethodDelete, "/api/messages/"+c.id, nil))
+
 			if w.Code != c.status || len(f.called) != c.calls ||
 				(w.Code < 300 && !strings.Contains(w.Body.String(), string(c.stage))) {
-				t.Errorf("got %d %s and the called lanes %v; want %d, stage %q and %d called lanes", w.Code, w.Body,
-					f.called,
+				t.Errorf("got %d %s and the called lanes %v; want %d, stage %q and %d called lanes",
+					w.Code, w.Body, f.called,
 					c.status, c.stage, c.calls)
 			}
 		})

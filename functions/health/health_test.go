@@ -23,7 +23,10 @@ func getHealth(ctx context.Context, h http.Handler) (int, string) {
 func TestFunction(t *testing.T) {
 	t.Parallel()
 	ok := func(context.Context) (string, error) { return "", nil }
-	bad := func(context.Context) (string, error) { return "the table cannot be read", errors.New("dial 10.0.0.1") }
+	bad := func(context.Context) (string, error) {
+		return "the table cannot be read",
+			errors.New("dial 10.0.0.1")
+	}
 	for name, c := range map[string]struct {
 		checks          map[string]health.Check
 		status          int
@@ -41,14 +44,17 @@ func TestFunction(t *testing.T) {
 			if status, body := getHealth(t.Context(), f); status != c.status || body != c.public {
 				t.Errorf("without a key: got %d %s, want %d %s", status, body, c.status, c.public)
 			}
-			if status, body := getHealth(t.Context(), f.Details()); status != c.status || body != c.details {
+
+			if status, body := getHealth(t.Context(), f.Details()); status != c.status ||
+				body != c.details {
 				t.Errorf("details: got %d %s, want %d %s", status, body, c.status, c.details)
 			}
 		})
 	}
 }
 
-// GET /api/health needs no key, so anyone can call it often. A hundred calls must cost storage no more than one call.
+// GET /api/health needs no key, so anyone can call it often. A hundred calls must cost storage no
+// more than one call.
 func TestFunction_SharesAReport(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -62,15 +68,18 @@ func TestFunction_SharesAReport(t *testing.T) {
 				}
 				return "", nil
 			}}, time.Now)
+
 		var all sync.WaitGroup
 		for range 100 {
 			all.Go(func() { getHealth(t.Context(), f) })
 		}
+
 		all.Wait()
 		getHealth(t.Context(), f.Details())
 		if runs != 1 {
 			t.Errorf("got %d runs for 101 calls, want 1", runs)
 		}
+
 		failing = true
 		time.Sleep(5 * time.Second)
 		if status, _ := getHealth(t.Context(), f); status != 503 || runs != 2 {

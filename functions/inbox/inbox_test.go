@@ -46,12 +46,16 @@ func TestFunction_LooksAtTheInbox(t *testing.T) {
 			if c.isOff {
 				f.Inbox = nil
 			}
+
 			w := httptest.NewRecorder()
-			f.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/inbox", strings.NewReader(c.payload)))
+			f.Handler().ServeHTTP(w,
+				httptest.NewRequest(http.MethodPost, "/inbox", strings.NewReader(c.payload)))
+
 			if w.Code != c.status || files.calls != c.calls {
-				t.Errorf("got %d and %d looks at the inbox, want %d and %d looks", w.Code, files.calls, c.status,
-					c.calls)
+				t.Errorf("got %d and %d looks at the inbox, want %d and %d looks", w.Code,
+					files.calls, c.status, c.calls)
 			}
+
 			if !strings.Contains(log.String(), c.want) ||
 				(c.wantNone != "" && strings.Contains(log.String(), c.wantNone)) {
 				t.Errorf("got the log %q, want %q, and not %q", log.String(), c.want, c.wantNone)

@@ -39,7 +39,9 @@ func TestNew_LogsAMetricThatCannotBeRead(t *testing.T) {
 	w := httptest.NewRecorder()
 	metrics.New(broken, slog.New(slog.NewJSONHandler(&log, nil))).ServeHTTP(w,
 		httptest.NewRequest(http.MethodGet, "/api/metrics", nil))
-	if w.Code != http.StatusInternalServerError || !strings.Contains(log.String(), "the disk is full") {
+
+	if w.Code != http.StatusInternalServerError ||
+		!strings.Contains(log.String(), "the disk is full") {
 		t.Errorf("got %d, logged %q, want 500 and the reason", w.Code, &log)
 	}
 }

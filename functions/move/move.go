@@ -17,8 +17,9 @@ import (
 // maxBody is the largest size of a body, in bytes.
 const maxBody = 4 << 10
 
-// Mover changes the due time of a scheduled message. The argument "version" is the Version of the Status that the
-// client has read. If this argument is empty, Reschedule accepts every version. Errors of Reschedule:
+// Mover changes the due time of a scheduled message. The argument "version" is the Version of the
+// Status that the client has read. If this argument is empty, Reschedule accepts every version.
+// Errors of Reschedule:
 //   - Conflict: the message is not scheduled any more.
 //   - Stale: the message has another version now.
 type Mover interface {
@@ -39,12 +40,13 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
+
 	httpio.SetVersion(w, st.Version)
 	httpio.WriteJSON(w, http.StatusOK, wire.NewMessage(st))
 	id := st.Message.ID
 	f.Waker.Ring(id.Lane)
-	f.Logger.Info("move: moved", "invocation_id", httpio.InvocationID(r), "message_id", st.Message.Public().String(),
-		"lane", id.Lane, "seq", id.Seq, "stage", string(st.Stage))
+	f.Logger.Info("move: moved", "invocation_id", httpio.InvocationID(r), "message_id",
+		st.Message.Public().String(), "lane", id.Lane, "seq", id.Seq, "stage", string(st.Stage))
 }
 
 func (f *Function) moveMessage(w http.ResponseWriter, r *http.Request) (weir.Status, error) {
@@ -52,18 +54,22 @@ func (f *Function) moveMessage(w http.ResponseWriter, r *http.Request) (weir.Sta
 	if err != nil {
 		return weir.Status{}, err
 	}
+
 	version, err := httpio.IfMatch(r)
 	if err != nil {
 		return weir.Status{}, err
 	}
+
 	body, err := httpio.ReadBody(w, r, maxBody)
 	if err != nil {
 		return weir.Status{}, err
 	}
+
 	due, err := parseDueTime(body)
 	if err != nil {
 		return weir.Status{}, err
 	}
+
 	return f.Log.Reschedule(r.Context(), id, due, version)
 }
 
@@ -75,9 +81,12 @@ func parseDueTime(body []byte) (time.Time, error) {
 		return time.Time{}, &weir.Error{Kind: weir.Malformed, Op: "move",
 			Message: `the body must be JSON with one field: {"deliverAt": "2030-01-31T08:00:00+01:00"}`, Err: err}
 	}
+
 	due, err := weir.ParseMoment(*wanted.DeliverAt)
 	if err != nil {
-		return time.Time{}, &weir.Error{Kind: weir.Malformed, Op: "move", Message: "deliverAt: " + err.Error()}
+		return time.Time{}, &weir.Error{Kind: weir.Malformed, Op: "move",
+			Message: "deliverAt: " + err.Error()}
 	}
+
 	return due, nil
 }

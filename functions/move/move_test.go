@@ -19,9 +19,11 @@ type fake struct {
 	called  int
 }
 
-func (f *fake) Reschedule(_ context.Context, id weir.ID, due time.Time, version string) (weir.Status, error) {
+func (f *fake) Reschedule(_ context.Context, id weir.ID, due time.Time,
+	version string) (weir.Status, error) {
 	f.due, f.version = due, version
-	return weir.Status{Message: weir.Message{ID: id, DueAt: due}, Stage: weir.Scheduled, Version: `W/"8"`}, nil
+	return weir.Status{Message: weir.Message{ID: id, DueAt: due}, Stage: weir.Scheduled,
+		Version: `W/"8"`}, nil
 }
 func (f *fake) Ring(int) { f.called++ }
 
@@ -43,29 +45,36 @@ func TestFunction(t *testing.T) {
 		"empty body":       {``, "", 400, ""},
 		"empty object":     {`{}`, "", 400, ""},
 		"null":             {`{"deliverAt": null}`, "", 400, ""},
-		"another field":    {`{"deliverAt": "2030-01-31T08:00:00+01:00", "stage": "dead"}`, "", 400, ""},
-		"two bodies":       {good + good, "", 400, ""},
-		"no offset":        {`{"deliverAt": "2030-01-31T08:00:00"}`, "", 400, ""},
-		"too large":        {`{"deliverAt": "` + strings.Repeat("2", 5000) + `"}`, "", 413, ""},
+		"another field": {`{"deliverAt": "2030-01-31T08:00:00+01:00", "stage": "dead"}`,
+			"", 400, ""},
+		"two bodies": {good + good, "", 400, ""},
+		"no offset":  {`{"deliverAt": "2030-01-31T08:00:00"}`, "", 400, ""},
+		"too large":  {`{"deliverAt": "` + strings.Repeat("2", 5000) + `"}`, "", 413, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := &fake{}
 			mux := http.NewServeMux()
-			mux.Handle("/api/messages/{id}", &move.Function{Log: f, Waker: f, Logger: slog.New(slog.DiscardHandler)})
+			mux.Handle("/api/messages/{id}",
+				&move.Function{Log: f, Waker: f, Logger: slog.New(slog.DiscardHandler)})
 			w, r := httptest.NewRecorder(),
 				httptest.NewRequest(http.MethodPatch,
-					"/api/messages/"+weir.ID{Epoch: 1, Seq: 3, Nonce: "00112233445566778899"}.String(),
+					"/api/messages/"+
+						weir.ID{Epoch: 1, Seq: 3, Nonce: "00112233445566778899"}.String(),
 					strings.NewReader(c.body))
+
 			if c.match != "" {
 				r.Header.Set("If-Match", c.match)
 			}
+
 			mux.ServeHTTP(w, r)
+
 			if w.Code != c.status || f.version != c.version || (f.called == 1) != (w.Code == 200) {
 				t.Fatalf("got %d %s, version %q and %d calls; want %d, version %q and one call only if 200", w.Code,
 					w.Body, f.version, f.called,
 					c.status, c.version)
 			}
+
 			if w.Code == 200 && (f.due.Format(time.RFC3339) != "2030-01-31T07:00:00Z" ||
 				w.Header().Get("ETag") != `"8"`) {
 				t.Errorf("got the due time %s and the headers %s; want 2030-01-31T07:00:00Z and ETag \"8\"", f.due,

@@ -1,6 +1,7 @@
-// Package poison is the function for tickets in the poison queue. The host moves a ticket there after five failed
-// tries. The function logs the ticket, and enqueues a new ticket for the same lane. If the old ticket was for all
-// lanes, the new one is for all lanes, too. So the messages do not wait for the sweep.
+// Package poison is the function for tickets in the poison queue. The host moves a ticket there
+// after five failed tries. The function logs the ticket, and enqueues a new ticket for the same
+// lane. If the old ticket was for all lanes, the new one is for all lanes, too. So the messages do
+// not wait for the sweep.
 package poison
 
 import (
@@ -13,7 +14,8 @@ import (
 	"weir/internal/ticket"
 )
 
-// retryAfter is the approximate delay of the new ticket. The delay is long because the old ticket failed five times.
+// retryAfter is the approximate delay of the new ticket. The delay is long because the old ticket
+// failed five times.
 const retryAfter = time.Minute
 
 // Tickets enqueues tickets; see Requeue of ticket.Sender.
@@ -41,13 +43,16 @@ func (f *Function) Take(ctx context.Context, in invoke.Invocation) error {
 	if err != nil {
 		return err
 	}
+
 	_, lane, err := ticket.Decode(text)
 	if err != nil || lane >= f.Lanes {
 		f.Logger.Error("poison: not a ticket", "invocation_id", in.ID, "err", err)
 		return nil
 	}
+
 	f.Observer.Poisoned()
-	f.Logger.Error("poison: ticket given up by the host, ringing again", "invocation_id", in.ID, "lane", lane,
-		"delay_ms", retryAfter.Milliseconds())
+	f.Logger.Error("poison: ticket given up by the host, ringing again", "invocation_id", in.ID,
+		"lane", lane, "delay_ms", retryAfter.Milliseconds())
+
 	return f.Tickets.Requeue(ctx, lane, retryAfter)
 }

@@ -1,5 +1,5 @@
-// Package process is the function that answers a ticket: it looks at the ticket's lane, and starts the
-// lane's drain if there is work; see package stay.
+// Package process is the function that answers a ticket: it looks at the ticket's lane, and starts
+// the lane's drain if there is work; see package stay.
 package process
 
 import (
@@ -27,6 +27,7 @@ func (f *Function) Process(ctx context.Context, in invoke.Invocation) error {
 	if err != nil {
 		return err
 	}
+
 	_, lane, err := ticket.Decode(text)
 	if err != nil || lane >= f.Answerer.Lanes {
 		f.Logger.Warn("process: not a ticket", "invocation_id", in.ID, "err", err)

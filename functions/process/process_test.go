@@ -44,8 +44,11 @@ func TestFunction_Process(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			lanes := &idleLanes{}
-			f := &process.Function{Logger: slog.New(slog.DiscardHandler), Answerer: &stay.Answerer{Drainer: lanes,
-				Tickets: ticket.New(ticket.Config{}), Lanes: 2, Now: time.Now, Logger: slog.New(slog.DiscardHandler)}}
+			f := &process.Function{Logger: slog.New(slog.DiscardHandler),
+				Answerer: &stay.Answerer{Drainer: lanes,
+					Tickets: ticket.New(ticket.Config{}), Lanes: 2, Now: time.Now,
+					Logger: slog.New(slog.DiscardHandler)}}
+
 			call := fmt.Sprintf(`{"Data":{"ticket":%q},"Metadata":{}}`, fmt.Sprintf("%q", c.ticket))
 			in, err := invoke.Decode(strings.NewReader(call))
 			if err != nil {
@@ -55,6 +58,7 @@ func TestFunction_Process(t *testing.T) {
 			if err := f.Process(t.Context(), in); err != nil {
 				t.Errorf("got %v, want no error", err)
 			}
+
 			if got, want := fmt.Sprint(lanes.looked), fmt.Sprint(c.looked); got != want {
 				t.Errorf("got looks at the lanes %s, want %s", got, want)
 			}

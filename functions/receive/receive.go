@@ -1,5 +1,6 @@
-// Package receive is the function that accepts a message: POST /api/messages. It answers 202 only after storage has the
-// message. If the post has the header Prefer: wait, and the message becomes final in time, the function answers 200.
+// Package receive is the function that accepts a message: POST /api/messages. It answers 202 only
+// after storage has the message. If the post has the header Prefer: wait, and the message becomes
+// final in time, the function answers 200.
 package receive
 
 import (
@@ -22,15 +23,16 @@ import (
 // Observer counts posts.
 type Observer interface {
 	Refused(err error) // called for each refused post
-	// Sent is called for each accepted post. The sender is the name of a known upstream, or the fingerprint of the
-	// function key. So operators find the sender of a flood.
+	// Sent is called for each accepted post. The sender is the name of a known upstream, or the
+	// fingerprint of the function key. So operators find the sender of a flood.
 	Sent(sender string)
 }
 
 // Function accepts messages. All fields but Upstreams are needed.
 type Function struct {
 	Filer *filing.Filer
-	// Upstreams has the upstreams that are allowed to send messages. If Upstreams is nil, every caller is allowed to.
+	// Upstreams has the upstreams that are allowed to send messages. If Upstreams is nil, every
+	// caller is allowed to.
 	Upstreams *upstream.Set
 	// Waker rings for the lane of a message that was appended. It is called after the answer, so
 	// that the drain does not delay the answer. If the answer waits for the final stage of the
@@ -38,7 +40,8 @@ type Function struct {
 	Waker    wake.Ringer
 	Waits    *await.Waits
 	Observer Observer
-	// Fingerprint returns the fingerprint of the function key of a request; "" = the request has no key.
+	// Fingerprint returns the fingerprint of the function key of a request; "" = the request has no
+	// key.
 	Fingerprint func(*http.Request) string
 	Intake      *httpio.Intake
 	MaxBody     int64
@@ -55,30 +58,37 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.writeRefusal(w, r, err)
 		return
 	}
+
 	filed, err := f.fileMessage(w, r, asked)
 	if err != nil {
 		f.writeRefusal(w, r, err)
 		return
 	}
+
 	m := filed.Message
 	f.Observer.Sent(cmp.Or(m.Upstream, keyID, "no key"))
 	w.Header().Set("Location", messageURL(r, m.Public().String()))
+
 	if asked.wait > 0 {
 		f.ringLane(filed)
 		st, hasWaited, final := f.Waits.AwaitFinal(r.Context(), filed, asked.wait)
 		if hasWaited {
 			w.Header().Set("Preference-Applied", "wait="+strconv.Itoa(int(asked.wait.Seconds())))
 		}
+
 		if final {
 			httpio.SetVersion(w, st.Version)
-			httpio.WriteJSON(w, http.StatusOK, answerWithWarning{wire.NewMessage(st), asked.warning()})
+			httpio.WriteJSON(w, http.StatusOK,
+				answerWithWarning{wire.NewMessage(st), asked.warning()})
 			f.logAccepted(r, filed)
 			return
 		}
 	}
+
 	if asked.wait == 0 {
 		defer f.ringLane(filed) // deferred, to wake the lane even if the answer cannot be written
 	}
+
 	httpio.WriteJSON(w, http.StatusAccepted, describeReceipt(filed, asked))
 	f.logAccepted(r, filed)
 }
@@ -88,8 +98,8 @@ func (f *Function) writeRefusal(w http.ResponseWriter, r *http.Request, err erro
 	httpio.WriteError(w, r, f.Logger, err)
 }
 
-// ringLane leads a process to the message. If the message is final, this post repeats an earlier one, and there is no
-// more work.
+// ringLane leads a process to the message. If the message is final, this post repeats an earlier
+// one, and there is no more work.
 func (f *Function) ringLane(filed lane.Receipt) {
 	if !filed.Stage.Final() {
 		f.Waker.Ring(filed.Message.ID.Lane)
@@ -102,8 +112,8 @@ type answerWithWarning struct {
 	Warning string `json:"warning,omitempty"`
 }
 
-// warning returns a warning for a caller that waits without an idempotency key. Its HTTP library can give the request
-// up before Weir answers, and send it again: each try would be a message.
+// warning returns a warning for a caller that waits without an idempotency key. Its HTTP library
+// can give the request up before Weir answers, and send it again: each try would be a message.
 func (o requestOptions) warning() string {
 	if o.wait > 0 && o.IdempotencyKey == "" {
 		return "Prefer: wait without an Idempotency-Key: if a client gives up before the answer and posts again, " +
@@ -114,8 +124,8 @@ func (o requestOptions) warning() string {
 
 func describeReceipt(filed lane.Receipt, asked requestOptions) wire.Receipt {
 	m := filed.Message
-	a := wire.Receipt{ID: m.Public().String(), Stage: filed.Stage, Key: m.Key, Lane: m.ID.Lane, Sequence: m.ID.Seq,
-		AcceptedAt: m.AcceptedAt, Duplicate: filed.Duplicate}
+	a := wire.Receipt{ID: m.Public().String(), Stage: filed.Stage, Key: m.Key, Lane: m.ID.Lane,
+		Sequence: m.ID.Seq, AcceptedAt: m.AcceptedAt, Duplicate: filed.Duplicate}
 	a.Warning = asked.warning()
 	if !m.DueAt.IsZero() {
 		a.DeliverAt = m.DueAt
@@ -123,6 +133,7 @@ func describeReceipt(filed lane.Receipt, asked requestOptions) wire.Receipt {
 			a.From = cmp.Or(asked.dueFrom, "message")
 		}
 	}
+
 	return a
 }
 
@@ -130,17 +141,19 @@ func (f *Function) logAccepted(r *http.Request, filed lane.Receipt) {
 	if !f.Logger.Enabled(r.Context(), slog.LevelDebug) {
 		return
 	}
+
 	m := filed.Message
-	f.Logger.DebugContext(r.Context(), "receive: accepted", "invocation_id", httpio.InvocationID(r), "message_id",
-		m.Public().String(),
+	f.Logger.DebugContext(r.Context(), "receive: accepted", "invocation_id", httpio.InvocationID(r),
+		"message_id", m.Public().String(),
 		"lane", m.ID.Lane, "seq", m.ID.Seq, "stage", string(filed.Stage), "trace_id", m.TraceID())
 }
 
-// maxFileTime limits the time of a post after its body was read. So if storage hangs, the client gets the answer 503
-// within ten seconds.
+// maxFileTime limits the time of a post after its body was read. So if storage hangs, the client
+// gets the answer 503 within ten seconds.
 const maxFileTime = 9 * time.Second
 
-func (f *Function) fileMessage(w http.ResponseWriter, r *http.Request, asked requestOptions) (lane.Receipt, error) {
+func (f *Function) fileMessage(w http.ResponseWriter, r *http.Request,
+	asked requestOptions) (lane.Receipt, error) {
 	o := asked.Options
 	verify := func(asSent []byte) (err error) { // a signature is one of the bytes as they were sent
 		if asked.sender != nil {
@@ -149,19 +162,24 @@ func (f *Function) fileMessage(w http.ResponseWriter, r *http.Request, asked req
 		}
 		return err
 	}
+
 	body, release, err := f.Intake.ReadUnpacked(w, r, f.MaxBody, verify)
 	defer release()
 	if err != nil {
 		return lane.Receipt{}, httpio.NameSetting(err, "maxBody")
 	}
-	// From here on, a disconnect of the client does not end the append. A cancelled append can still become durable,
-	// and then only the sweep would wake the lane.
+
+	// From here on, a disconnect of the client does not end the append. A cancelled append can
+	// still become durable, and then only the sweep would wake the lane.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), maxFileTime)
 	defer cancel()
-	return f.Filer.File(ctx, filing.Submission{ContentType: r.Header.Get("Content-Type"), Body: body, Options: o})
+
+	return f.Filer.File(ctx, filing.Submission{ContentType: r.Header.Get("Content-Type"),
+		Body: body, Options: o})
 }
 
-// messageURL returns the absolute address of a message's status, below the address that the caller used.
+// messageURL returns the absolute address of a message's status, below the address that the caller
+// used.
 func messageURL(r *http.Request, id string) string {
 	return httpio.BaseURL(r) + r.URL.EscapedPath() + "/" + id
 }

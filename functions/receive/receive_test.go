@@ -52,18 +52,22 @@ func (f *fake) Append(ctx context.Context, m weir.Message, idem string) (lane.Re
 		<-ctx.Done()
 		return lane.Receipt{}, &weir.Error{Kind: weir.Unavailable, Message: "gave up"}
 	}
+
 	if err := ctx.Err(); err != nil {
 		return lane.Receipt{}, err
 	}
+
 	f.message, f.idem = m, idem
 	m.ID = weir.ID{Epoch: 1, Lane: 2, Seq: 3, Nonce: "00112233445566778899"}
 	r := lane.Receipt{Message: m, Stage: weir.Queued, Duplicate: f.duplicate}
 	if !m.DueAt.IsZero() {
 		r.Stage = weir.Scheduled
 	}
+
 	if f.isDelivered {
 		r.Stage = weir.Delivered
 	}
+
 	return r, f.err
 }
 func (f *fake) Check(address string) error {
@@ -85,25 +89,31 @@ func (f *fake) newFunction() *receive.Function {
 
 func serveReceive(f *fake, change func(*http.Request)) *httptest.ResponseRecorder {
 	fn := f.newFunction()
-	r := httptest.NewRequest(http.MethodPost, "http://weir.example/api/messages?code=s3cret", strings.NewReader("<a/>"))
+	r := httptest.NewRequest(http.MethodPost, "http://weir.example/api/messages?code=s3cret",
+		strings.NewReader("<a/>"))
 	if change != nil {
 		change(r)
 	}
+
 	w := httptest.NewRecorder()
 	f.answered = func() bool { return w.Flushed }
 	fn.ServeHTTP(w, r)
+
 	return w
 }
 
-// Each accepted post counts for its sender, so that operators find the sender of a flood. A refused post does not.
+// Each accepted post counts for its sender, so that operators find the sender of a flood. A refused
+// post does not.
 func TestFunction_CountsSenders(t *testing.T) {
 	t.Parallel()
 	f := &fake{}
 	serveReceive(f, func(r *http.Request) { r.Header.Set("X-Functions-Key", "3fa9c2d1") })
 	serveReceive(f, nil)
 	serveReceive(f, func(r *http.Request) { r.Header.Set("Idempotency-Key", "two words") })
+
 	if !slices.Equal(f.senders, []string{"3fa9c2d1", "no key"}) || f.refused == nil {
-		t.Errorf("got the senders %q and the refusal %v, want [3fa9c2d1, no key] and a refusal", f.senders, f.refused)
+		t.Errorf("got the senders %q and the refusal %v, want [3fa9c2d1, no key] and a refusal",
+			f.senders, f.refused)
 	}
 }
 
@@ -111,22 +121,27 @@ func TestFunction_RingsOnceItHasAnswered(t *testing.T) {
 	t.Parallel()
 	f := &fake{}
 	if serveReceive(f, nil); !slices.Equal(f.rung, []bool{true}) {
-		t.Errorf("got for each ring whether the answer was written before it: %v; want [true]", f.rung)
+		t.Errorf("got for each ring whether the answer was written before it: %v; want [true]",
+			f.rung)
 	}
+
 	f = &fake{duplicate: true} // the process that appended the message may have died before it rang
 	if serveReceive(f, nil); len(f.rung) != 1 {
 		t.Errorf("a repeated message that waits: got %d rings, want 1", len(f.rung))
 	}
+
 	f = &fake{duplicate: true, isDelivered: true}
 	if serveReceive(f, nil); len(f.rung) != 0 {
 		t.Errorf("a repeated message that is final: got %d rings, want none", len(f.rung))
 	}
+
 	f = &fake{}
 	func() {
 		defer func() { recover() }()
 		f.newFunction().ServeHTTP(brokenWriter{httptest.NewRecorder()},
 			httptest.NewRequest(http.MethodPost, "/api/messages", strings.NewReader("<a/>")))
 	}()
+
 	if len(f.rung) != 1 {
 		t.Errorf("without an answer: got %d rings, want 1", len(f.rung))
 	}
@@ -148,19 +163,25 @@ func TestFunction_Accepted(t *testing.T) {
 		r.Header.Set("Traceparent", parent)
 		r.Header.Set("X-Forwarded-Proto", "https")
 	})
+
 	var got map[string]any
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}
-	for _, field := range []string{"id", "stage", "key", "lane", "sequence", "acceptedAt", "duplicate"} {
+
+	for _, field := range []string{"id", "stage", "key", "lane", "sequence", "acceptedAt",
+		"duplicate"} {
 		if _, ok := got[field]; !ok {
 			t.Errorf("got %v, want the field %s", got, field)
 		}
 	}
+
 	if want := "https://weir.example/api/messages/" + got["id"].(string); w.Code != 202 ||
 		w.Header().Get("Location") != want {
-		t.Errorf("got %d and the Location %s, want 202 and %s", w.Code, w.Header().Get("Location"), want)
+		t.Errorf("got %d and the Location %s, want 202 and %s", w.Code,
+			w.Header().Get("Location"), want)
 	}
+
 	if f.idem != "k-1" || f.message.TraceParent != parent || len(f.rung) != 1 ||
 		strings.Contains(w.Header().Get("Location"), "s3cret") {
 		t.Errorf("got %+v and the Location %q; want idem k-1, TraceParent %v, one ring and no \"s3cret\" in "+
@@ -175,8 +196,8 @@ func TestFunction_StorageHangs(t *testing.T) {
 		w := serveReceive(&fake{hangs: true}, nil)
 		if took := time.Since(began); w.Code != 503 || w.Header().Get("Retry-After") == "" ||
 			took > 10*time.Second {
-			t.Errorf("got %d with Retry-After %q after %s; want 503 with Retry-After within 10s", w.Code,
-				w.Header().Get("Retry-After"), took)
+			t.Errorf("got %d with Retry-After %q after %s; want 503 with Retry-After within 10s",
+				w.Code, w.Header().Get("Retry-After"), took)
 		}
 	})
 }
@@ -184,9 +205,10 @@ func TestFunction_StorageHangs(t *testing.T) {
 func TestFunction_StorageDown(t *testing.T) {
 	t.Parallel()
 	f := &fake{err: &weir.Error{Kind: weir.Unavailable, Message: "away"}}
-	if w := serveReceive(f, nil); w.Code != 503 || w.Header().Get("Retry-After") == "" || len(f.rung) > 0 {
-		t.Errorf("got %d %v, and %d rings; want status 503, a Retry-After and none", w.Code, w.Header(),
-			len(f.rung))
+	if w := serveReceive(f, nil); w.Code != 503 || w.Header().Get("Retry-After") == "" ||
+		len(f.rung) > 0 {
+		t.Errorf("got %d %v, and %d rings; want status 503, a Retry-After and none", w.Code,
+			w.Header(), len(f.rung))
 	}
 }
 
@@ -195,18 +217,22 @@ func TestFunction_TooLarge(t *testing.T) {
 	f := &fake{}
 	w := serveReceive(f, func(r *http.Request) { r.Body = io.NopCloser(strings.NewReader(strings.Repeat("x", 101))) })
 	if w.Code != 413 || weir.KindOf(f.refused) != weir.TooLarge {
-		t.Errorf("got %d, and the observer got %v, want status 413 and an error of kind TooLarge", w.Code, f.refused)
+		t.Errorf("got %d, and the observer got %v, want status 413 and an error of kind TooLarge",
+			w.Code, f.refused)
 	}
 }
 
 func TestFunction_ContentEncoding(t *testing.T) {
 	t.Parallel()
-	for coding, status := range map[string]int{"gzip": 400, "gzip, gzip": 415, "deflate": 415, "br": 415, "utf-8": 415, "identity": 202} {
+	for coding, status := range map[string]int{"gzip": 400, "gzip, gzip": 415, "deflate": 415,
+		"br": 415, "utf-8": 415, "identity": 202} {
 		f := &fake{}
 		w := serveReceive(f, func(r *http.Request) { r.Header.Set("Content-Encoding", coding) })
-		if w.Code != status || status == 415 && (!strings.Contains(w.Body.String(), coding[:2]) || f.message.Body != nil) {
-			t.Errorf("%s: got %d %s, filed %q; want %d with the coding's name", coding, w.Code, w.Body, f.message.Body,
-				status)
+		if w.Code != status ||
+			status == 415 && (!strings.Contains(w.Body.String(), coding[:2]) ||
+				f.message.Body != nil) {
+			t.Errorf("%s: got %d %s, filed %q; want %d with the coding's name", coding, w.Code,
+				w.Body, f.message.Body, status)
 		}
 	}
 }
@@ -233,8 +259,10 @@ func TestFunction_Callback(t *testing.T) {
 	for _, c := range []struct {
 		values []string
 		code   int
-	}{{[]string{"https://hooks.example.com/1"}, 202}, {[]string{"https://elsewhere.example.com/"}, 422},
-		{[]string{""}, 422}, {[]string{"https://hooks.example.com/1", "https://hooks.example.com/1"}, 400}} {
+	}{{[]string{"https://hooks.example.com/1"}, 202},
+		{[]string{"https://elsewhere.example.com/"}, 422},
+		{[]string{""}, 422}, {[]string{"https://hooks.example.com/1",
+			"https://hooks.example.com/1"}, 400}} {
 		f := &fake{}
 		w := serveReceive(f, func(r *http.Request) { r.Header["Weir-Callback"] = c.values })
 		if filed := f.message.Callback; w.Code != c.code || c.code == 202 && filed != c.values[0] ||
@@ -248,7 +276,8 @@ func TestFunction_Callback(t *testing.T) {
 
 func TestFunction_BadIdempotencyKeys(t *testing.T) {
 	t.Parallel()
-	for _, values := range [][]string{{""}, {"a b"}, {"ä"}, {strings.Repeat("x", 256)}, {"a", "b"}} {
+	for _, values := range [][]string{{""}, {"a b"}, {"ä"}, {strings.Repeat("x", 256)},
+		{"a", "b"}} {
 		if w := serveReceive(&fake{}, func(r *http.Request) { r.Header["Idempotency-Key"] = values }); w.Code != 400 {
 			t.Errorf("%q: got %d, want 400", values, w.Code)
 		}
@@ -277,8 +306,10 @@ func TestFunction_TraceState(t *testing.T) {
 		want   string
 	}{
 		{parent, []string{"vendor=a1, other=b2"}, "vendor=a1,other=b2"},
-		{parent, []string{"vendor=a1", "other=b2"}, "vendor=a1,other=b2"}, // one list in two headers
-		{parent, []string{entry("new"), entry("newer"), entry("old")}, entry("new") + "," + entry("newer")},
+		// one list in two headers
+		{parent, []string{"vendor=a1", "other=b2"}, "vendor=a1,other=b2"},
+		{parent, []string{entry("new"), entry("newer"), entry("old")},
+			entry("new") + "," + entry("newer")},
 		{parent, []string{"no entry"}, ""},
 		{parent, []string{"twice=1,twice=2"}, ""},
 		{"", []string{"vendor=a1"}, ""},
@@ -288,6 +319,7 @@ func TestFunction_TraceState(t *testing.T) {
 			r.Header.Set("Traceparent", c.parent)
 			r.Header["Tracestate"] = c.states
 		})
+
 		if f.message.TraceState != c.want || f.message.TraceParent != c.parent {
 			t.Errorf("tracestate %q with traceparent %q: got %q, want TraceState %v and TraceParent %v", c.states,
 				c.parent,
@@ -298,9 +330,11 @@ func TestFunction_TraceState(t *testing.T) {
 
 func TestFunction_IgnoresAnInvalidForwardedHost(t *testing.T) {
 	t.Parallel()
-	w := serveReceive(&fake{}, func(r *http.Request) { r.Header.Set("X-Forwarded-Host", "evil.example/x?") })
+	w := serveReceive(&fake{},
+		func(r *http.Request) { r.Header.Set("X-Forwarded-Host", "evil.example/x?") })
 	if !strings.HasPrefix(w.Header().Get("Location"), "http://weir.example/") {
-		t.Errorf("got %v, want it to begin with \"http://weir.example/\"", w.Header().Get("Location"))
+		t.Errorf("got %v, want it to begin with \"http://weir.example/\"",
+			w.Header().Get("Location"))
 	}
 }
 
@@ -315,13 +349,14 @@ func TestFunction_Due(t *testing.T) {
 	}{
 		"header": {header: "Weir-Deliver-At", value: "2030-01-31T08:00:00+01:00", status: 202,
 			at: "2030-01-31T07:00:00Z", from: "header"},
-		"query": {query: "deliverAt=2030-01-31T08:00:00%2B01:00", status: 202, at: "2030-01-31T07:00:00Z",
-			from: "query"},
+		"query": {query: "deliverAt=2030-01-31T08:00:00%2B01:00", status: 202,
+			at: "2030-01-31T07:00:00Z", from: "query"},
 		"both": {header: "Weir-Deliver-At", value: "2030-01-31T08:00:00Z",
-			query: "deliverAt=2031-01-01T00:00:00Z", status: 202, at: "2030-01-31T08:00:00Z", from: "header"},
+			query: "deliverAt=2031-01-01T00:00:00Z", status: 202, at: "2030-01-31T08:00:00Z",
+			from: "header"},
 		"message": {embargo: embargo, status: 202, at: "2040-01-01T00:00:00Z", from: "message"},
-		"header first": {header: "Weir-Deliver-At", value: "2030-01-31T08:00:00Z", embargo: embargo, status: 202,
-			at: "2030-01-31T08:00:00Z", from: "header"},
+		"header first": {header: "Weir-Deliver-At", value: "2030-01-31T08:00:00Z", embargo: embargo,
+			status: 202, at: "2030-01-31T08:00:00Z", from: "header"},
 		"after":         {header: "Weir-Deliver-After", value: "P1D", status: 202, from: "header"},
 		"after, query":  {query: "deliverAfter=90s", status: 202, from: "query"},
 		"bad":           {header: "Weir-Deliver-At", value: "tomorrow", status: 400},
@@ -330,8 +365,8 @@ func TestFunction_Due(t *testing.T) {
 		"both in query": {query: "deliverAfter=1s&deliverAt=2030-01-31T08:00:00Z", status: 400},
 		"negative":      {header: "Weir-Deliver-After", value: "-1s", status: 400},
 		"too far":       {header: "Weir-Deliver-After", value: "P9000Y", status: 400},
-		"year 1": {header: "Weir-Deliver-At", value: "0001-01-01T00:00:00Z", embargo: embargo, status: 202,
-			at: "1970-01-01T00:00:00Z", from: "header"},
+		"year 1": {header: "Weir-Deliver-At", value: "0001-01-01T00:00:00Z", embargo: embargo,
+			status: 202, at: "1970-01-01T00:00:00Z", from: "header"},
 		"none": {status: 202},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -343,15 +378,19 @@ func TestFunction_Due(t *testing.T) {
 				}
 				r.URL.RawQuery += "&" + c.query
 			})
+
 			var got struct {
 				Stage         weir.Stage
 				DeliverAt     time.Time
 				DeliverAtFrom string
 			}
 			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != c.status {
-				t.Fatalf("got %d %s, %v, want status %v and no error", w.Code, w.Body, err, c.status)
+				t.Fatalf("got %d %s, %v, want status %v and no error", w.Code, w.Body,
+					err, c.status)
 			}
-			if got.DeliverAtFrom != c.from || (c.at != "" && got.DeliverAt.Format(time.RFC3339) != c.at) ||
+
+			if got.DeliverAtFrom != c.from ||
+				(c.at != "" && got.DeliverAt.Format(time.RFC3339) != c.at) ||
 				got.DeliverAt.IsZero() != (c.from == "") {
 				t.Errorf("got %+v, want the due time %q from %q", got, c.at, c.from)
 			}
@@ -359,8 +398,8 @@ func TestFunction_Due(t *testing.T) {
 	}
 }
 
-// A cancelled append can still become durable. So the function finishes the append after a disconnect, and wakes the
-// lane.
+// A cancelled append can still become durable. So the function finishes the append after a
+// disconnect, and wakes the lane.
 func TestFunction_ClientGone(t *testing.T) {
 	t.Parallel()
 	f := &fake{}
@@ -369,8 +408,9 @@ func TestFunction_ClientGone(t *testing.T) {
 		cancel()
 		*r = *r.WithContext(gone)
 	})
+
 	if f.message.Key != "/a" || len(f.rung) != 1 || f.refused != nil {
-		t.Errorf("filed %+v, %d wakes, refused %v; want the message /a, one wake and no refusal", f.message,
-			len(f.rung), f.refused)
+		t.Errorf("filed %+v, %d wakes, refused %v; want the message /a, one wake and no refusal",
+			f.message, len(f.rung), f.refused)
 	}
 }

@@ -24,34 +24,39 @@ type ignoreLimited struct{}
 
 func (ignoreLimited) Limited(string, string) {}
 
-// newUpstreams returns a set of five upstreams. newsroom has a daily quota of two messages, and slow has a rate of one
-// message a minute. pictures may send only messages of the contract picture.
+// newUpstreams returns a set of five upstreams. newsroom has a daily quota of two messages, and
+// slow has a rate of one message a minute. pictures may send only messages of the contract picture.
 func newUpstreams() *upstream.Set {
 	secret := []byte(signingSecret)
 	return upstream.NewSet([]upstream.Definition{{Name: "newsroom", Keys: []string{newsroomKey}, DailyQuota: 2},
 		{Name: "pictures", Keys: []string{pictureKey}, Contracts: []string{"picture"}},
 		{Name: "forge", Scheme: upstream.GitHub, Secrets: [][]byte{secret}},
-		{Name: "shop", Scheme: upstream.StandardWebhooks, Secrets: [][]byte{secret}, Tolerance: 5 * time.Minute},
-		{Name: "slow", Keys: []string{"slow-0123456789abcdefgh"}, Rate: upstream.Rate{Count: 1, Per: time.Minute}},
+		{Name: "shop", Scheme: upstream.StandardWebhooks, Secrets: [][]byte{secret},
+			Tolerance: 5 * time.Minute},
+		{Name: "slow", Keys: []string{"slow-0123456789abcdefgh"},
+			Rate: upstream.Rate{Count: 1, Per: time.Minute}},
 	}, memory.New(time.Now).Table(), time.Now, ignoreLimited{})
 }
 
-// serveUpstreams posts the body <a/> to a function that knows the upstreams of s. The strings in pairs are names and
-// values of headers, alternately.
-func serveUpstreams(f *fake, s *upstream.Set, query string, pairs ...string) *httptest.ResponseRecorder {
+// serveUpstreams posts the body <a/> to a function that knows the upstreams of s. The strings in
+// pairs are names and values of headers, alternately.
+func serveUpstreams(f *fake, s *upstream.Set, query string,
+	pairs ...string) *httptest.ResponseRecorder {
 	fn := f.newFunction()
 	fn.Filer, fn.Upstreams = &filing.Filer{Contracts: f, Callbacks: f, Log: f, Limits: s}, s
 	r := httptest.NewRequest(http.MethodPost, "/api/messages?"+query, strings.NewReader("<a/>"))
 	for i := 0; i < len(pairs); i += 2 {
 		r.Header.Add(pairs[i], pairs[i+1])
 	}
+
 	w := httptest.NewRecorder()
 	fn.ServeHTTP(w, r)
+
 	return w
 }
 
-// signPost returns the headers of a post that was signed at the time "at". The strings in pairs are the headers' names
-// and values, alternately.
+// signPost returns the headers of a post that was signed at the time "at". The strings in pairs are
+// the headers' names and values, alternately.
 func signPost(name string, scheme upstream.Scheme, at time.Time, body string) (pairs []string) {
 	h := http.Header{}
 	sender := upstream.Sender{Name: name, Scheme: scheme, Secret: []byte(signingSecret)}
@@ -74,8 +79,8 @@ func TestFunction_FilesWithTheUpstreamsName(t *testing.T) {
 		{"upstream=newsroom", []string{"Weir-Upstream-Key", newsroomKey}, "newsroom", ""},
 		{"", signPost("forge", upstream.GitHub, now, "<a/>"), "forge", ""},
 		{"", signPost("shop", upstream.StandardWebhooks, now, "<a/>"), "shop", "id-1"},
-		{"deliverAfter=90s", append(signPost("shop", upstream.StandardWebhooks, now, "<a/>"), "Idempotency-Key",
-			"id-1"),
+		{"deliverAfter=90s", append(signPost("shop", upstream.StandardWebhooks, now, "<a/>"),
+			"Idempotency-Key", "id-1"),
 			"shop", "id-1"},
 	} {
 		f := &fake{}
@@ -95,38 +100,42 @@ func TestFunction_RefusesOtherSenders(t *testing.T) {
 		pairs  []string
 		status int
 	}{
-		"nothing":             {"", nil, 401},
-		"name alone":          {"upstream=newsroom", nil, 401},
-		"wrong key":           {"", []string{"Weir-Upstream-Key", newsroomKey[1:]}, 401},
-		"key of another":      {"upstream=forge", []string{"Weir-Upstream-Key", newsroomKey}, 401},
-		"unknown name":        {"", signPost("unknown", upstream.GitHub, now, "<a/>"), 401},
-		"another body":        {"", signPost("forge", upstream.GitHub, now, "<b/>"), 401},
-		"another scheme":      {"", signPost("shop", upstream.GitHub, now, "<a/>"), 401},
-		"old":                 {"", signPost("shop", upstream.StandardWebhooks, now.Add(-6*time.Minute), "<a/>"), 401},
+		"nothing":        {"", nil, 401},
+		"name alone":     {"upstream=newsroom", nil, 401},
+		"wrong key":      {"", []string{"Weir-Upstream-Key", newsroomKey[1:]}, 401},
+		"key of another": {"upstream=forge", []string{"Weir-Upstream-Key", newsroomKey}, 401},
+		"unknown name":   {"", signPost("unknown", upstream.GitHub, now, "<a/>"), 401},
+		"another body":   {"", signPost("forge", upstream.GitHub, now, "<b/>"), 401},
+		"another scheme": {"", signPost("shop", upstream.GitHub, now, "<a/>"), 401},
+		"old": {"",
+			signPost("shop", upstream.StandardWebhooks, now.Add(-6*time.Minute), "<a/>"), 401},
 		"webhook, other body": {"", signPost("shop", upstream.StandardWebhooks, now, "<a />"), 401},
-		"key and signature": {"", append(signPost("forge", upstream.GitHub, now, "<a/>"), "Weir-Upstream-Key",
-			newsroomKey), 400},
+		"key and signature": {"",
+			append(signPost("forge", upstream.GitHub, now, "<a/>"), "Weir-Upstream-Key",
+				newsroomKey), 400},
 		"other idempotency": {"", append(signPost("shop", upstream.StandardWebhooks, now, "<a/>"),
 			"Idempotency-Key", "k"), 400},
 		"incomplete":           {"", []string{"Webhook-Id", "1"}, 400},
 		"header and parameter": {"upstream=newsroom", []string{"Weir-Upstream", "newsroom"}, 400},
 		"misspelt header":      {"", []string{"Weir-Upstream-Kye", newsroomKey}, 400},
-		"misspelt parameter":   {"upstraem=newsroom", []string{"Weir-Upstream-Key", newsroomKey}, 400},
-		"other contract":       {"", []string{"Weir-Upstream-Key", pictureKey}, 403},
+		"misspelt parameter": {"upstraem=newsroom",
+			[]string{"Weir-Upstream-Key", newsroomKey}, 400},
+		"other contract": {"", []string{"Weir-Upstream-Key", pictureKey}, 403},
 	} {
 		f := &fake{}
 		w := serveUpstreams(f, newUpstreams(), c.query, c.pairs...)
 		if w.Code != c.status || f.message.Body != nil ||
 			w.Header().Get("Content-Type") != "application/problem+json" ||
-			(w.Header().Get("WWW-Authenticate") != "") != (c.status == 401) || strings.Contains(w.Body.String(),
-			newsroomKey) {
-			t.Errorf("%s: got %d %s, filed %q; want %d and nothing filed", name, w.Code, w.Body, f.message.Body,
-				c.status)
+			(w.Header().Get("WWW-Authenticate") != "") != (c.status == 401) ||
+			strings.Contains(w.Body.String(), newsroomKey) {
+			t.Errorf("%s: got %d %s, filed %q; want %d and nothing filed", name, w.Code, w.Body,
+				f.message.Body, c.status)
 		}
 	}
 }
 
-// A function without upstreams refuses the header and the query parameter for upstreams, because it knows neither.
+// A function without upstreams refuses the header and the query parameter for upstreams, because it
+// knows neither.
 func TestFunction_WithoutUpstreams(t *testing.T) {
 	t.Parallel()
 	for _, change := range []func(*http.Request){
@@ -138,6 +147,7 @@ func TestFunction_WithoutUpstreams(t *testing.T) {
 			t.Errorf("got %d, filed %q; want 400 and nothing filed", w.Code, f.message.Body)
 		}
 	}
+
 	f := &fake{}
 	w := serveReceive(f, func(r *http.Request) { r.Header.Set("X-Hub-Signature-256", "sha256=00") })
 	if w.Code != http.StatusAccepted || f.message.Upstream != "" {
@@ -155,24 +165,31 @@ func TestFunction_LimitsOfAnUpstream(t *testing.T) {
 	if w := post(&fake{}, newsroomKey); w.Code != http.StatusAccepted {
 		t.Fatalf("the first message: got %d, want 202", w.Code)
 	}
+
 	for range 5 { // a repeated message does not count against the quota
 		if w := post(&fake{duplicate: true}, newsroomKey); w.Code != http.StatusAccepted {
 			t.Fatalf("a repeat: got %d, want 202", w.Code)
 		}
 	}
+
 	if w := post(&fake{}, newsroomKey); w.Code != http.StatusAccepted {
 		t.Fatalf("the second message: got %d, want 202", w.Code)
 	}
+
 	post(&fake{}, "slow-0123456789abcdefgh")
-	for key, want := range map[string]string{newsroomKey: "dailyQuota", "slow-0123456789abcdefgh": "rate"} {
+
+	for key, want := range map[string]string{newsroomKey: "dailyQuota",
+		"slow-0123456789abcdefgh": "rate"} {
 		f := &fake{}
 		w := post(f, key)
 		var p struct {
 			Status   int
 			Problems []struct{ Rule string }
 		}
-		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || w.Code != http.StatusTooManyRequests ||
-			p.Status != w.Code || len(p.Problems) != 1 || p.Problems[0].Rule != want || f.message.Body != nil ||
+		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil ||
+			w.Code != http.StatusTooManyRequests ||
+			p.Status != w.Code || len(p.Problems) != 1 || p.Problems[0].Rule != want ||
+			f.message.Body != nil ||
 			w.Header().Get("Retry-After") == "" || w.Header().Get("Retry-After") == "0" {
 			t.Errorf("got %d %s with Retry-After %q, %v; want 429 with the limit %s and a Retry-After above 0", w.Code,
 				w.Body,

@@ -41,7 +41,9 @@ func (f *far) Status(_ context.Context, id weir.ID) (weir.Status, error) {
 
 func (f *far) ReadControl(context.Context, int) (lane.Control, error) { return lane.Control{}, nil }
 
-func (f *far) ReadMany(context.Context, int, []int64) ([]*lane.Entry, int, error) { return nil, 0, nil }
+func (f *far) ReadMany(context.Context, int, []int64) ([]*lane.Entry, int, error) {
+	return nil, 0, nil
+}
 
 func (f *far) makeFinal() {
 	f.mu.Lock()
@@ -76,10 +78,12 @@ func TestFunction_Wait(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				far := newFar()
-				f := &fake{waits: &await.Waits{Finals: far, Statuses: far, Lanes: far, MaxHeld: c.most}}
+				f := &fake{waits: &await.Waits{Finals: far, Statuses: far, Lanes: far,
+					MaxHeld: c.most}}
 				if c.due > 0 {
 					f.embargo = time.Now().Add(c.due)
 				}
+
 				timer := time.AfterFunc(c.after, func() {
 					synctest.Wait()
 					far.makeFinal()
@@ -87,16 +91,22 @@ func TestFunction_Wait(t *testing.T) {
 				defer timer.Stop()
 				began := time.Now()
 				w := serveReceive(f, func(r *http.Request) { r.Header.Set("Prefer", c.prefer) })
-				hasWarning := strings.Contains(w.Body.String(), "Prefer: wait without an Idempotency-Key")
-				wants := c.prefer != "wait=long" && c.prefer != "return=minimal" && c.prefer != "wait=-1"
+				hasWarning := strings.Contains(w.Body.String(),
+					"Prefer: wait without an Idempotency-Key")
+				wants := c.prefer != "wait=long" && c.prefer != "return=minimal" &&
+					c.prefer != "wait=-1"
 				if hasWarning != wants {
 					t.Errorf("got %s, want a warning about the absent key: %t", w.Body, wants)
 				}
-				if wait := w.Header().Get("Preference-Applied"); w.Code != c.status || time.Since(began) != c.took ||
+
+				if wait := w.Header().Get("Preference-Applied"); w.Code != c.status ||
+					time.Since(began) != c.took ||
 					wait != c.wait || len(f.rung) != 1 {
 					t.Errorf("got %d %s after %s, Preference-Applied %q and %d rings; want %d after %s, %q and 1 "+
-						"ring", w.Code, w.Body, time.Since(began), wait, len(f.rung), c.status, c.took, c.wait)
+						"ring", w.Code, w.Body, time.Since(began), wait, len(f.rung), c.status,
+						c.took, c.wait)
 				}
+
 				synctest.Wait() // until the last poll has ended
 			})
 		})

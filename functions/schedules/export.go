@@ -10,10 +10,12 @@ import (
 
 // newExport returns the export of the schedules, which has one page.
 func (f *Function) newExport() *export.List[wire.Schedule] {
-	return &export.List[wire.Schedule]{File: "schedules", Name: "schedules", Now: f.Now, Log: f.Logger,
-		Columns: []string{"name", "cron", "timeZone", "paused", "start", "end", "overlap", "missed", "nextAt",
-			"lastDueAt",
-			"lastMessageId", "filed", "skipped", "missedRuns", "refused", "refusal", "createdAt", "changedAt"},
+	return &export.List[wire.Schedule]{File: "schedules", Name: "schedules", Now: f.Now,
+		Log: f.Logger,
+		Columns: []string{"name", "cron", "timeZone", "paused", "start", "end", "overlap",
+			"missed", "nextAt", "lastDueAt",
+			"lastMessageId", "filed", "skipped", "missedRuns", "refused", "refusal", "createdAt",
+			"changedAt"},
 		NewRecord: newScheduleRecord,
 		ReadPage: func(ctx context.Context, _ int, _ string) (export.Page[wire.Schedule], error) {
 			all, err := f.listSchedules(ctx)
@@ -27,8 +29,11 @@ func newScheduleRecord(s wire.Schedule) []string {
 	if st.NextAt != nil {
 		nextAt = export.FormatTime(*st.NextAt)
 	}
-	return []string{s.Name, s.Cron, s.TimeZone, strconv.FormatBool(s.Paused), export.FormatTime(s.Start),
-		export.FormatTime(s.End), s.Overlap, s.Missed, nextAt,
-		export.FormatTime(st.LastDueAt), st.LastMessageID, count(st.Filed), count(st.Skipped), count(st.Missed),
-		count(st.Refused), st.Refusal, export.FormatTime(st.CreatedAt), export.FormatTime(st.ChangedAt)}
+
+	return []string{s.Name, s.Cron, s.TimeZone, strconv.FormatBool(s.Paused),
+		export.FormatTime(s.Start), export.FormatTime(s.End), s.Overlap, s.Missed, nextAt,
+		export.FormatTime(st.LastDueAt), st.LastMessageID, count(st.Filed), count(st.Skipped),
+		count(st.Missed),
+		count(st.Refused), st.Refusal, export.FormatTime(st.CreatedAt),
+		export.FormatTime(st.ChangedAt)}
 }

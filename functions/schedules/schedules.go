@@ -5,7 +5,8 @@
 //   - POST of /{name}/run accepts a message of the schedule now.
 //   - POST of /{name}/pause pauses a schedule, and POST of /{name}/resume resumes it.
 //   - GET of /{name}/preview lists the next runs of the stored schedule.
-//   - POST of /{name}/preview lists the next runs of the definition in the body, and does not store the definition.
+//   - POST of /{name}/preview lists the next runs of the definition in the body, and does not store
+//     the definition.
 package schedules
 
 import (
@@ -25,19 +26,19 @@ import (
 	"weir/internal/wire"
 )
 
-// Schedules stores and runs schedules. All methods except Put, List and Try return NotFound if there is no such
-// schedule. Put and Delete return Stale if the stored schedule does not meet cond.
+// Schedules stores and runs schedules. All methods except Put, List and Try return NotFound if
+// there is no such schedule. Put and Delete return Stale if the stored schedule does not meet cond.
 type Schedules interface {
 	Reader
-	Put(ctx context.Context, name string, d recur.Definition, cond recur.Condition) (s recur.Schedule, created bool,
-		err error)
+	Put(ctx context.Context, name string, d recur.Definition, cond recur.Condition) (
+		s recur.Schedule, created bool, err error)
 	Delete(ctx context.Context, name string, cond recur.Condition) error
 	Run(ctx context.Context, name string) (receipt lane.Receipt, run int64, err error)
 	SetPaused(ctx context.Context, name string, isPaused bool) (recur.Schedule, error)
 }
 
-// Reader reads and previews schedules. Preview returns the next n runs of a stored schedule. Try returns the next n
-// runs of a definition that is not stored.
+// Reader reads and previews schedules. Preview returns the next n runs of a stored schedule. Try
+// returns the next n runs of a definition that is not stored.
 type Reader interface {
 	Get(ctx context.Context, name string) (recur.Schedule, error)
 	List(ctx context.Context) ([]recur.Schedule, error)
@@ -45,7 +46,8 @@ type Reader interface {
 	Try(ctx context.Context, d recur.Definition, n int) (recur.Preview, error)
 }
 
-// Stored reads an accepted message with its body. LoadMessage returns NotFound if there is no such message.
+// Stored reads an accepted message with its body. LoadMessage returns NotFound if there is no such
+// message.
 type Stored interface {
 	LoadMessage(ctx context.Context, id weir.ID) (weir.Message, error)
 }
@@ -82,17 +84,19 @@ func (f *Function) Routes() map[string]http.Handler {
 	}
 }
 
-// handleNamed checks the name in the path, if there is one, and then calls h. An error of the check or of h
-// becomes the answer.
+// handleNamed checks the name in the path, if there is one, and then calls h. An error of the check
+// or of h becomes the answer.
 func (f *Function) handleNamed(h func(http.ResponseWriter, *http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var err error
 		if strings.Contains(r.Pattern, "{name}") {
 			err = recur.CheckName(r.PathValue("name"))
 		}
+
 		if err == nil {
 			err = h(w, r)
 		}
+
 		if err != nil {
 			httpio.WriteError(w, r, f.Logger, err)
 		}
@@ -107,11 +111,14 @@ func (f *Function) serveList(w http.ResponseWriter, r *http.Request) error {
 	if isAsked {
 		return nil
 	}
+
 	all, err := f.listSchedules(r.Context())
 	if err != nil {
 		return err
 	}
+
 	httpio.WriteJSON(w, http.StatusOK, wire.ScheduleList{Schedules: all})
+
 	return nil
 }
 
@@ -132,17 +139,22 @@ func (f *Function) serveOne(w http.ResponseWriter, r *http.Request) error {
 	case http.MethodDelete:
 		return f.deleteSchedule(w, r)
 	}
+
 	s, err := f.Schedules.Get(r.Context(), r.PathValue("name"))
 	if err != nil {
 		return err
 	}
+
 	f.writeSchedule(w, r, http.StatusOK, s)
+
 	return nil
 }
 
-// writeSchedule answers with a schedule. The ETag is the version of the definition, so a run does not change the ETag.
-// The answer hides the message's redacted values. If Weir cannot find these values, the answer has no message.
-func (f *Function) writeSchedule(w http.ResponseWriter, r *http.Request, status int, s recur.Schedule) {
+// writeSchedule answers with a schedule. The ETag is the version of the definition, so a run does
+// not change the ETag. The answer hides the message's redacted values. If Weir cannot find these
+// values, the answer has no message.
+func (f *Function) writeSchedule(w http.ResponseWriter, r *http.Request, status int,
+	s recur.Schedule) {
 	w.Header().Set("ETag", strconv.Quote(s.Version))
 	s.Message = redact.HideTemplate(r.Context(), f.Contracts, s.ContentType, s.Message)
 	httpio.WriteJSON(w, status, describeSchedule(s))
@@ -154,21 +166,26 @@ func (f *Function) putSchedule(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	d, release, err := f.readDefinition(w, r)
 	defer release()
 	if err != nil {
 		return err
 	}
+
 	s, created, err := f.Schedules.Put(r.Context(), name, d, cond)
 	if err != nil {
 		return err
 	}
+
 	status := http.StatusOK
 	if created {
 		status = http.StatusCreated
 		w.Header().Set("Location", httpio.BaseURL(r)+"/api/schedules/"+name)
 	}
+
 	f.writeSchedule(w, r, status, s)
+
 	return nil
 }
 
@@ -177,12 +194,16 @@ func (f *Function) deleteSchedule(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
+
 	name := r.PathValue("name")
 	if err := f.Schedules.Delete(r.Context(), name, cond); err != nil {
 		return err
 	}
-	// The status is not 204, because a host that forwards requests closes the client's connection after a 204.
+
+	// The status is not 204, because a host that forwards requests closes the client's connection
+	// after a 204.
 	httpio.WriteJSON(w, http.StatusOK, deletedJSON{Name: name, Deleted: true})
+
 	return nil
 }
 
@@ -207,20 +228,24 @@ func (f *Function) runNow(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	ctx := r.Context()
 	if key != "" {
 		ctx = weir.WithCall(ctx, "key "+key)
 	}
+
 	receipt, run, err := f.Schedules.Run(ctx, r.PathValue("name"))
 	if err != nil {
 		return err
 	}
+
 	m := receipt.Message
 	w.Header().Set("Location", httpio.BaseURL(r)+"/api/messages/"+m.ID.String())
 	httpio.WriteJSON(w, http.StatusAccepted, wire.RunReceipt{
 		ID: m.ID.String(), Stage: receipt.Stage, Key: m.Key, Lane: m.ID.Lane, Sequence: m.ID.Seq,
 		AcceptedAt: m.AcceptedAt, Run: run,
 	})
+
 	return nil
 }
 
@@ -235,16 +260,20 @@ func (f *Function) servePreview(w http.ResponseWriter, r *http.Request) error {
 				Message: "count is a number from 1 to " + strconv.Itoa(recur.MaxPreview)}
 		}
 	}
+
 	p, err := f.previewRuns(w, r, n)
 	if err != nil {
 		return err
 	}
+
 	httpio.WriteJSON(w, http.StatusOK, describePreview(p))
+
 	return nil
 }
 
 // previewRuns returns the next runs of the stored schedule, or of the definition in the request.
-func (f *Function) previewRuns(w http.ResponseWriter, r *http.Request, n int) (recur.Preview, error) {
+func (f *Function) previewRuns(w http.ResponseWriter, r *http.Request,
+	n int) (recur.Preview, error) {
 	if r.Method == http.MethodGet {
 		done, err := f.Turns.Take(r.Context(), f.MaxBody) // for the message of the stored schedule
 		defer done()
@@ -253,16 +282,19 @@ func (f *Function) previewRuns(w http.ResponseWriter, r *http.Request, n int) (r
 		}
 		return f.Schedules.Preview(r.Context(), r.PathValue("name"), n)
 	}
+
 	d, release, err := f.readDefinition(w, r)
 	defer release()
 	if err != nil {
 		return recur.Preview{}, err
 	}
+
 	done, err := f.Turns.Take(r.Context(), 0) // release already holds the memory
 	defer done()
 	if err != nil {
 		return recur.Preview{}, err
 	}
+
 	return f.Schedules.Try(r.Context(), d, n)
 }
 
@@ -279,6 +311,7 @@ func readCondition(r *http.Request) (recur.Condition, error) {
 			c.Versions = append(c.Versions, strings.Trim(tag, `"`))
 		}
 	}
+
 	switch strings.TrimSpace(r.Header.Get("If-None-Match")) {
 	case "":
 	case "*":
@@ -287,5 +320,6 @@ func readCondition(r *http.Request) (recur.Condition, error) {
 		return c, &weir.Error{Kind: weir.Malformed, Op: "schedules",
 			Message: "If-None-Match may only be *, for a schedule that is not there yet"}
 	}
+
 	return c, nil
 }

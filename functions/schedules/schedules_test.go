@@ -30,13 +30,14 @@ type fake struct {
 }
 
 func (f *fake) newSchedule() recur.Schedule {
-	return recur.Schedule{Name: "nightly", Version: "v1", CreatedAt: noon, ChangedAt: noon, Definition: f.put,
-		State: recur.State{NextAt: noon.Add(time.Hour), NextRun: 1, Missed: 4}}
+	return recur.Schedule{Name: "nightly", Version: "v1", CreatedAt: noon, ChangedAt: noon,
+		Definition: f.put, State: recur.State{NextAt: noon.Add(time.Hour), NextRun: 1, Missed: 4}}
 }
 
 func (f *fake) Get(_ context.Context, name string) (recur.Schedule, error) {
 	if name != "nightly" {
-		return recur.Schedule{}, &weir.Error{Kind: weir.NotFound, Op: "schedule", Message: "there is none"}
+		return recur.Schedule{},
+			&weir.Error{Kind: weir.NotFound, Op: "schedule", Message: "there is none"}
 	}
 	return f.newSchedule(), f.err
 }
@@ -45,8 +46,8 @@ func (f *fake) List(context.Context) ([]recur.Schedule, error) {
 	return []recur.Schedule{f.newSchedule()}, f.err
 }
 
-func (f *fake) Put(_ context.Context, _ string, d recur.Definition, cond recur.Condition) (recur.Schedule, bool,
-	error) {
+func (f *fake) Put(_ context.Context, _ string, d recur.Definition,
+	cond recur.Condition) (recur.Schedule, bool, error) {
 	f.put, f.cond = d, cond
 	return f.newSchedule(), !f.exists, f.err
 }
@@ -71,10 +72,12 @@ func (f *fake) Preview(_ context.Context, name string, n int) (recur.Preview, er
 	if _, err := f.Get(context.Background(), name); err != nil {
 		return recur.Preview{}, err
 	}
+
 	p, err := recur.NewPlan(recur.Definition{Cron: "30 2 * * *", TimeZone: "Europe/Berlin"}, noon)
 	if err != nil {
 		return recur.Preview{}, err
 	}
+
 	return p.Preview(noon, n), nil
 }
 
@@ -87,29 +90,37 @@ var id = weir.ID{Epoch: 1, Lane: 2, Seq: 3, Nonce: "00112233445566778899"}
 
 func (f *fake) LoadMessage(_ context.Context, asked weir.ID) (weir.Message, error) {
 	if asked != id {
-		return weir.Message{}, &weir.Error{Kind: weir.NotFound, Op: "load", Message: "there is none"}
+		return weir.Message{},
+			&weir.Error{Kind: weir.NotFound, Op: "load", Message: "there is none"}
 	}
 	return weir.Message{ID: id, ContentType: "text/xml", Body: []byte("<stored/>")}, nil
 }
 
-func serveRequest(f *fake, method, path, body string, headers ...string) *httptest.ResponseRecorder {
-	fn := &schedules.Function{Schedules: f, Stored: f, Contracts: &contract.Set{}, Intake: httpio.NewIntake(1, 7000),
-		Turns: httpio.NewTurns(1 << 20), MaxBody: 1000,
+func serveRequest(f *fake, method, path, body string,
+	headers ...string) *httptest.ResponseRecorder {
+	fn := &schedules.Function{Schedules: f, Stored: f, Contracts: &contract.Set{},
+		Intake: httpio.NewIntake(1, 7000), Turns: httpio.NewTurns(1 << 20), MaxBody: 1000,
 		Now:    func() time.Time { return noon },
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+
 	mux := http.NewServeMux()
 	for path, h := range fn.Routes() {
 		mux.Handle("/api/schedules"+path, h)
 	}
-	r := httptest.NewRequest(method, "http://weir.example/api/schedules"+path, strings.NewReader(body))
+
+	r := httptest.NewRequest(method, "http://weir.example/api/schedules"+path,
+		strings.NewReader(body))
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
+
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
+
 	w := httptest.NewRecorder()
 	mux.ServeHTTP(w, r)
+
 	return w
 }
 
@@ -120,36 +131,46 @@ func TestFunction_Put(t *testing.T) {
 	t.Run("Created", func(t *testing.T) {
 		t.Parallel()
 		f := &fake{}
-		w := serveRequest(f, "PUT", "/nightly", nightly, "If-None-Match", "*", "X-Forwarded-Proto", "https")
+		w := serveRequest(f, "PUT", "/nightly", nightly, "If-None-Match", "*",
+			"X-Forwarded-Proto", "https")
 		if w.Code != 201 || w.Header().Get("ETag") != `"v1"` ||
-			w.Header().Get("Location") != "https://weir.example/api/schedules/nightly" || !f.cond.NotExists {
+			w.Header().Get("Location") != "https://weir.example/api/schedules/nightly" ||
+			!f.cond.NotExists {
 			t.Errorf("got %d %v %s, want status 201, ETag \"v1\", Location https://weir.example/api/schedules/nightly "+
 				"and NotExists true", w.Code, w.Header(), w.Body)
 		}
-		if d := f.put; d.Cron != "30 2 * * *" || d.TimeZone != "Europe/Berlin" || string(d.Message) != "<a/>" ||
-			d.Overlap != recur.Skip || d.Missed != recur.None || !d.Paused || d.Start.IsZero() || !d.End.IsZero() {
+
+		if d := f.put; d.Cron != "30 2 * * *" || d.TimeZone != "Europe/Berlin" ||
+			string(d.Message) != "<a/>" ||
+			d.Overlap != recur.Skip || d.Missed != recur.None || !d.Paused || d.Start.IsZero() ||
+			!d.End.IsZero() {
 			t.Errorf("got the definition %+v, want Cron \"30 2 * * *\", TimeZone Europe/Berlin, Message <a/>, Overlap "+
 				"%v, Missed %v, Paused true, a Start and no End", d, recur.Skip, recur.None)
 		}
 	})
+
 	t.Run("TheAnswerOfGetIsAValidPut", func(t *testing.T) {
 		t.Parallel()
 		f := &fake{exists: true}
 		first := serveRequest(f, "PUT", "/nightly", nightly)
 		got := serveRequest(f, "GET", "/nightly", "")
-		again := serveRequest(f, "PUT", "/nightly", got.Body.String(), "If-Match", got.Header().Get("ETag"))
-		if first.Code != 200 || got.Code != 200 || again.Code != 200 || again.Body.String() != first.Body.String() ||
+		again := serveRequest(f, "PUT", "/nightly", got.Body.String(), "If-Match",
+			got.Header().Get("ETag"))
+		if first.Code != 200 || got.Code != 200 || again.Code != 200 ||
+			again.Body.String() != first.Body.String() ||
 			len(f.cond.Versions) != 1 || f.cond.Versions[0] != "v1" {
 			t.Errorf("PUT = %d %s\nGET = %d\nPUT again = %d %s with the condition %+v\nwant 200 three times, the same "+
 				"answer to both PUTs, and the condition v1",
 				first.Code, first.Body, got.Code, again.Code, again.Body, f.cond)
 		}
 	})
+
 	t.Run("AStoredMessage", func(t *testing.T) {
 		t.Parallel()
 		f := &fake{}
 		w := serveRequest(f, "PUT", "/nightly", `{"cron":"@daily","messageId":"`+id.String()+`"}`)
-		if w.Code != 201 || string(f.put.Message) != "<stored/>" || f.put.ContentType != "text/xml" ||
+		if w.Code != 201 || string(f.put.Message) != "<stored/>" ||
+			f.put.ContentType != "text/xml" ||
 			!strings.Contains(w.Body.String(), `"copiedFrom":"`+id.String()) {
 			t.Errorf("got %d %s %+v, want status 201, Message <stored/>, ContentType text/xml and %q", w.Code,
 				w.Body, f.put, `"copiedFrom":"`+id.String())
@@ -166,12 +187,15 @@ func TestFunction_Refuses(t *testing.T) {
 		status             int
 	}{
 		"AnotherEncoding": {"PUT", "/nightly",
-			`{"cron":"@daily","message":"<?xml version='1.0' encoding='iso-8859-1'?><a>ä</a>"}`, nil, 400},
+			`{"cron":"@daily","message":"<?xml version='1.0' encoding='iso-8859-1'?><a>ä</a>"}`,
+			nil, 400},
 		"AnotherCharset": {"PUT", "/nightly",
-			`{"cron":"@daily","contentType":"text/xml; charset=windows-1252","message":"<a>ä</a>"}`, nil, 400},
+			`{"cron":"@daily","contentType":"text/xml; charset=windows-1252","message":"<a>ä</a>"}`,
+			nil, 400},
 		"AnUnknownCharset": {"POST", "/nightly/preview",
 			`{"cron":"@daily","contentType":"text/xml; charset=utf-7","message":"<a/>"}`, nil, 415},
-		"Gzip":               {"PUT", "/nightly", `{"cron":"@daily","message":"<a/>"}`, []string{"Content-Encoding", "gzip"}, 415},
+		"Gzip": {"PUT", "/nightly", `{"cron":"@daily","message":"<a/>"}`,
+			[]string{"Content-Encoding", "gzip"}, 415},
 		"ABadName":           {"GET", "/a%2Fb", "", nil, 400},
 		"ALongName":          {"GET", "/" + strings.Repeat("x", 65), "", nil, 400},
 		"AnUnknownName":      {"GET", "/other", "", nil, 404},
@@ -183,37 +207,48 @@ func TestFunction_Refuses(t *testing.T) {
 		"ResumeByGet":        {"GET", "/nightly/resume", "", nil, 405},
 		"RunByGet":           {"GET", "/nightly/run", "", nil, 405},
 		"NotJSON":            {"PUT", "/nightly", "<a/>", nil, 400},
-		"NoBody":             {"PUT", "/nightly", "", []string{"Content-Type", "application/json"}, 400},
-		"AnotherMediaType":   {"PUT", "/nightly", nightly, []string{"Content-Type", "application/xml"}, 415},
-		"AnUnknownField":     {"PUT", "/nightly", `{"cron":"@daily","message":"<a/>","cronn":1}`, nil, 400},
-		"TextAfterTheJSON":   {"PUT", "/nightly", nightly + "x", nil, 400},
-		"NotATime":           {"PUT", "/nightly", `{"cron":"@daily","message":"<a/>","start":"tomorrow"}`, nil, 400},
-		"ANumberForAText":    {"PUT", "/nightly", `{"cron":5,"message":"<a/>"}`, nil, 400},
-		"AnotherName":        {"PUT", "/nightly", `{"name":"x","cron":"@daily","message":"<a/>"}`, nil, 400},
-		"NoMessage":          {"PUT", "/nightly", `{"cron":"@daily"}`, nil, 422},
+		"NoBody": {"PUT", "/nightly", "",
+			[]string{"Content-Type", "application/json"}, 400},
+		"AnotherMediaType": {"PUT", "/nightly", nightly,
+			[]string{"Content-Type", "application/xml"}, 415},
+		"AnUnknownField": {"PUT", "/nightly",
+			`{"cron":"@daily","message":"<a/>","cronn":1}`, nil, 400},
+		"TextAfterTheJSON": {"PUT", "/nightly", nightly + "x", nil, 400},
+		"NotATime": {"PUT", "/nightly",
+			`{"cron":"@daily","message":"<a/>","start":"tomorrow"}`, nil, 400},
+		"ANumberForAText": {"PUT", "/nightly", `{"cron":5,"message":"<a/>"}`, nil, 400},
+		"AnotherName": {"PUT", "/nightly",
+			`{"name":"x","cron":"@daily","message":"<a/>"}`, nil, 400},
+		"NoMessage": {"PUT", "/nightly", `{"cron":"@daily"}`, nil, 422},
 		"TwoMessages": {"PUT", "/nightly",
 			`{"cron":"@daily","message":"<a/>","messageId":"` + id.String() + `"}`, nil, 422},
-		"NotAnID":                {"PUT", "/nightly", `{"cron":"@daily","messageId":"x"}`, nil, 422},
-		"AnUnknownMessage":       {"PUT", "/nightly", `{"cron":"@daily","messageId":"AQABL714SFvJDd7dAA"}`, nil, 422},
+		"NotAnID": {"PUT", "/nightly",
+			`{"cron":"@daily","messageId":"x"}`, nil, 422},
+		"AnUnknownMessage": {"PUT", "/nightly",
+			`{"cron":"@daily","messageId":"AQABL714SFvJDd7dAA"}`, nil, 422},
 		"AMessageTooLarge":       {"PUT", "/nightly", large, nil, 413},
 		"AnIfMatchWithoutQuotes": {"PUT", "/nightly", nightly, []string{"If-Match", "v1"}, 400},
-		"AnIfNoneMatchOfATag":    {"PUT", "/nightly", nightly, []string{"If-None-Match", `"v1"`}, 400},
-		"ACountOfZero":           {"GET", "/nightly/preview?count=0", "", nil, 400},
-		"ACountTooLarge":         {"GET", "/nightly/preview?count=201", "", nil, 400},
-		"ACountOfWords":          {"GET", "/nightly/preview?count=all", "", nil, 400},
+		"AnIfNoneMatchOfATag": {"PUT", "/nightly", nightly,
+			[]string{"If-None-Match", `"v1"`}, 400},
+		"ACountOfZero":   {"GET", "/nightly/preview?count=0", "", nil, 400},
+		"ACountTooLarge": {"GET", "/nightly/preview?count=201", "", nil, 400},
+		"ACountOfWords":  {"GET", "/nightly/preview?count=all", "", nil, 400},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := serveRequest(&fake{}, c.method, c.path, c.body, c.headers...)
 			if w.Code != c.status || w.Header().Get("Content-Type") != "application/problem+json" {
-				t.Errorf("got %d %s %s, want %d application/problem+json", w.Code, w.Header().Get("Content-Type"),
-					w.Body, c.status)
+				t.Errorf("got %d %s %s, want %d application/problem+json", w.Code,
+					w.Header().Get("Content-Type"), w.Body, c.status)
 			}
-			if strings.Contains(w.Body.String(), "Go struct") || strings.Contains(w.Body.String(), "2006") {
+
+			if strings.Contains(w.Body.String(), "Go struct") ||
+				strings.Contains(w.Body.String(), "2006") {
 				t.Errorf("got %s, want no names of Go types or layouts in it", w.Body)
 			}
 		})
 	}
+
 	t.Run("AFailedPrecondition", func(t *testing.T) {
 		t.Parallel()
 		f := &fake{err: &weir.Error{Kind: weir.Stale, Op: "schedule", Message: "changed"}}
@@ -231,9 +266,12 @@ func TestFunction_Answers(t *testing.T) {
 	t.Parallel()
 	f := &fake{put: recur.Definition{Cron: "@daily", Message: []byte{0xff, 0xfe}, CopiedFrom: "m1"}}
 	for path, want := range map[string][]string{
-		"":                         {`"schedules":[{"name":"nightly"`, `"missed":4`, `"nextAt":"2026-03-28T13:00:00Z"`},
-		"/nightly":                 {`"messageId":"m1"`, `"name":"nightly"`},
-		"/nightly/preview?count=1": {`{"dueAt":"2026-03-30T00:30:00Z","localTime":"2026-03-30T02:30:00","offset":"+02:00"}`, `"skipped":[{"localTime":"2026-03-29T02:30:00"`, `"doubled":[]`},
+		"": {`"schedules":[{"name":"nightly"`, `"missed":4`,
+			`"nextAt":"2026-03-28T13:00:00Z"`},
+		"/nightly": {`"messageId":"m1"`, `"name":"nightly"`},
+		"/nightly/preview?count=1": {
+			`{"dueAt":"2026-03-30T00:30:00Z","localTime":"2026-03-30T02:30:00","offset":"+02:00"}`,
+			`"skipped":[{"localTime":"2026-03-29T02:30:00"`, `"doubled":[]`},
 	} {
 		w := serveRequest(f, "GET", path, "")
 		for _, part := range want {
@@ -242,33 +280,42 @@ func TestFunction_Answers(t *testing.T) {
 			}
 		}
 	}
+
 	var p struct{ Runs []any }
 	if err := json.Unmarshal(serveRequest(f, "GET", "/nightly/preview", "").Body.Bytes(), &p); err != nil ||
 		len(p.Runs) != 20 {
 		t.Errorf("got %d runs, %v, want 20", len(p.Runs), err)
 	}
+
 	tried := &fake{}
 	if w := serveRequest(tried, "POST", "/new/preview?count=3", nightly); w.Code != 200 ||
 		strings.Count(w.Body.String(), "dueAt") != 3 || tried.put.Cron != "30 2 * * *" {
-		t.Errorf(`got %d %s %+v, want status 200, 3 times "dueAt" and Cron "30 2 * * *"`, w.Code, w.Body,
-			tried.put)
+		t.Errorf(`got %d %s %+v, want status 200, 3 times "dueAt" and Cron "30 2 * * *"`,
+			w.Code, w.Body, tried.put)
 	}
+
 	if w := serveRequest(f, "DELETE", "/nightly", ""); w.Code != 200 ||
 		w.Body.String() != `{"name":"nightly","deleted":true}`+"\n" {
 		t.Errorf("got %d %s, want status 200 and body %v", w.Code, w.Body,
 			`{"name":"nightly","deleted":true}`+"\n")
 	}
-	for path, want := range map[string]string{"/nightly/pause": `"paused":true`, "/nightly/resume": `"paused":false`} {
-		if w := serveRequest(f, "POST", path, ""); w.Code != 200 || !strings.Contains(w.Body.String(), want) ||
+
+	for path, want := range map[string]string{"/nightly/pause": `"paused":true`,
+		"/nightly/resume": `"paused":false`} {
+		if w := serveRequest(f, "POST", path, ""); w.Code != 200 ||
+			!strings.Contains(w.Body.String(), want) ||
 			w.Header().Get("ETag") == "" {
-			t.Errorf("%s: got %d %v %s, want 200 with an ETag and %s", path, w.Code, w.Header(), w.Body, want)
+			t.Errorf("%s: got %d %v %s, want 200 with an ETag and %s", path, w.Code, w.Header(),
+				w.Body, want)
 		}
 	}
+
 	w := serveRequest(f, "POST", "/nightly/run", "")
-	if w.Code != 202 || w.Header().Get("Location") != "http://weir.example/api/messages/"+id.String() ||
+	if w.Code != 202 || w.Header().Get("Location") != "http://weir.example/api/messages/"+
+		id.String() ||
 		!strings.Contains(w.Body.String(), `"run":7`) {
-		t.Errorf("got %d %v %s, want status 202, Location %v and \"run\":7", w.Code, w.Header(), w.Body,
-			"http://weir.example/api/messages/"+id.String())
+		t.Errorf("got %d %v %s, want status 202, Location %v and \"run\":7", w.Code,
+			w.Header(), w.Body, "http://weir.example/api/messages/"+id.String())
 	}
 }
 
@@ -276,6 +323,7 @@ func TestFunction_ExportsTheList(t *testing.T) {
 	t.Parallel()
 	f := &fake{put: recur.Definition{Cron: "@daily", TimeZone: "Europe/Berlin", Overlap: recur.Skip,
 		Missed: recur.None}}
+
 	for query, want := range map[string]string{
 		"?format=csv": "name,cron,timeZone,paused,start,end,overlap,missed,nextAt,lastDueAt,lastMessageId,filed," +
 			"skipped,missedRuns,refused,refusal,createdAt,changedAt\r\nnightly,'@daily,Europe/Berlin,false,,,skip,none," +
@@ -285,12 +333,15 @@ func TestFunction_ExportsTheList(t *testing.T) {
 		w := serveRequest(f, "GET", query, "")
 		if w.Code != 200 || !strings.HasPrefix(w.Body.String(), want) ||
 			!strings.Contains(w.Header().Get("Content-Disposition"), `filename="weir-schedules.`) {
-			t.Errorf("%s: got %d %v %s, want 200 and the file %s", query, w.Code, w.Header(), w.Body, want)
+			t.Errorf("%s: got %d %v %s, want 200 and the file %s", query, w.Code, w.Header(),
+				w.Body, want)
 		}
 	}
+
 	if w := serveRequest(f, "GET", "?format=pdf", ""); w.Code != 400 {
 		t.Errorf("got %d %s, want 400 for an unknown format", w.Code, w.Body)
 	}
+
 	f.err = &weir.Error{Kind: weir.Unavailable, Op: "schedules", Message: "away"}
 	if w := serveRequest(f, "GET", "?format=csv", ""); w.Code != 503 {
 		t.Errorf("got %d %s, want 503 when storage is away", w.Code, w.Body)
@@ -299,30 +350,36 @@ func TestFunction_ExportsTheList(t *testing.T) {
 
 func TestFunction_ShowsNoRedactedValues(t *testing.T) {
 	t.Parallel()
-	contracts, err := contract.New([]contract.Definition{{Name: "a", Root: "a", Redact: []string{"./pan"}}},
+	contracts, err := contract.New(
+		[]contract.Definition{{Name: "a", Root: "a", Redact: []string{"./pan"}}},
 		contract.Limits{MaxBody: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for message, want := range map[string]string{
 		`<a><pan>4711</pan><b>{{.Run}}</b></a>`: `"message":"<a><pan>[redacted]</pan><b>{{.Run}}</b></a>"`,
 		`<a><pan>4711</pan>`:                    `"contentType":"text/xml"`,
 	} {
 		f := &fake{put: recur.Definition{Message: []byte(message), ContentType: "text/xml"}}
-		fn := &schedules.Function{Schedules: f, Stored: f, Contracts: contracts, Intake: httpio.NewIntake(1, 7000),
-			Turns: httpio.NewTurns(1 << 20), MaxBody: 1000,
+		fn := &schedules.Function{Schedules: f, Stored: f, Contracts: contracts,
+			Intake: httpio.NewIntake(1, 7000), Turns: httpio.NewTurns(1 << 20), MaxBody: 1000,
 			Now: func() time.Time { return noon }, Logger: slog.New(slog.DiscardHandler)}
 		mux := http.NewServeMux()
 		for path, h := range fn.Routes() {
 			mux.Handle("/api/schedules"+path, h)
 		}
-		for _, request := range []string{"GET /nightly", "GET ", "POST /nightly/pause", "POST /nightly/resume"} {
+
+		for _, request := range []string{"GET /nightly", "GET ", "POST /nightly/pause",
+			"POST /nightly/resume"} {
 			method, path, _ := strings.Cut(request, " ")
 			w := httptest.NewRecorder()
-			mux.ServeHTTP(w, httptest.NewRequest(method, "http://weir.example/api/schedules"+path, nil))
+			mux.ServeHTTP(w, httptest.NewRequest(method,
+				"http://weir.example/api/schedules"+path, nil))
 			if w.Code != 200 || strings.Contains(w.Body.String(), "4711") {
 				t.Errorf("%s of %s: got %d %s, want no 4711", request, message, w.Code, w.Body)
 			}
+
 			if request == "GET /nightly" && !strings.Contains(w.Body.String(), want) {
 				t.Errorf("%s of %s: got %s, want %s", request, message, w.Body, want)
 			}

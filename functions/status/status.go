@@ -43,24 +43,29 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
+
 	outlook, err := wantsForecast(r)
 	if err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
+
 	st, err := f.Log.Status(r.Context(), id)
 	if err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
+
 	if httpio.NotModified(w, r, st.Version) {
 		return
 	}
+
 	httpio.WriteJSON(w, http.StatusOK, f.describeStatus(r, st, outlook))
 }
 
-// wantsForecast reports whether the query parameter outlook asks for the forecast. Without the parameter there is no
-// forecast, because a forecast reads up to a thousand rows of the lane, and upstreams poll messages during a backlog.
+// wantsForecast reports whether the query parameter outlook asks for the forecast. Without the
+// parameter there is no forecast, because a forecast reads up to a thousand rows of the lane, and
+// upstreams poll messages during a backlog.
 func wantsForecast(r *http.Request) (bool, error) {
 	switch r.URL.Query().Get("outlook") {
 	case "", "0", "false":
@@ -71,9 +76,9 @@ func wantsForecast(r *http.Request) (bool, error) {
 	return false, &weir.Error{Kind: weir.Malformed, Op: "status", Message: "outlook must be 1 or 0"}
 }
 
-// describeStatus returns the JSON form of a message's state. If outlook is true, it adds the forecast of
-// a waiting message, and the reason of a long wait before the first attempt. The result has no field
-// whose read fails.
+// describeStatus returns the JSON form of a message's state. If outlook is true, it adds the
+// forecast of a waiting message, and the reason of a long wait before the first attempt. The result
+// has no field whose read fails.
 func (f *Function) describeStatus(r *http.Request, st weir.Status, outlook bool) wire.Message {
 	m := wire.NewMessage(st)
 	if !outlook {
@@ -83,21 +88,24 @@ func (f *Function) describeStatus(r *http.Request, st weir.Status, outlook bool)
 	if from, to, isLong := m.FirstLongWait(); isLong {
 		uncounted, err := f.Past.Uncounted(r.Context(), m.Lane, from, to)
 		if err != nil {
-			f.Logger.Warn("status: pauses of the lane not known", "invocation_id", httpio.InvocationID(r),
-				"message_id", m.ID, "err", err)
+			f.Logger.Warn("status: pauses of the lane not known", "invocation_id",
+				httpio.InvocationID(r), "message_id", m.ID, "err", err)
 		}
 		m.Uncounted = uncounted
 	}
+
 	if st.Stage.Final() {
 		return m
 	}
 
 	o, err := f.Forecaster.Forecast(r.Context(), st)
 	if err != nil {
-		f.Logger.Warn("status: outlook not known", "invocation_id", httpio.InvocationID(r), "message_id", m.ID, "err",
-			err)
+		f.Logger.Warn("status: outlook not known", "invocation_id", httpio.InvocationID(r),
+			"message_id", m.ID, "err", err)
 		return m
 	}
+
 	m.Position, m.ExpectedAt, m.WaitsFor = o.Position, o.ExpectedAt, o.WaitsFor
+
 	return m
 }

@@ -1,5 +1,5 @@
-// Package sweep is the function that a timer triggers each minute. It looks at every lane; see package
-// sweeper.
+// Package sweep is the function that a timer triggers each minute. It looks at every lane; see
+// package sweeper.
 package sweep
 
 import (

@@ -1,4 +1,5 @@
-// Package validate is the function for POST /api/validate. It checks a body against the contracts, and stores nothing.
+// Package validate is the function for POST /api/validate. It checks a body against the contracts,
+// and stores nothing.
 package validate
 
 import (
@@ -30,8 +31,8 @@ type Function struct {
 	Logger    *slog.Logger
 }
 
-// ServeHTTP implements http.Handler. The status is 200 even if the body breaks its contract, because the problems of
-// the body are the result of the check.
+// ServeHTTP implements http.Handler. The status is 200 even if the body breaks its contract,
+// because the problems of the body are the result of the check.
 func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	found, err := f.checkBody(w, r)
 	if err != nil {
@@ -41,21 +42,26 @@ func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	httpio.WriteJSON(w, http.StatusOK, wire.NewValidation(found.Message, found.Problems))
 }
 
-// checkBody checks headers and body as a post to /api/messages would. The headers of upstreams are allowed, although
-// the function asks for no upstream, so that an upstream can check exactly the request that it will post.
+// checkBody checks headers and body as a post to /api/messages would. The headers of upstreams are
+// allowed, although the function asks for no upstream, so that an upstream can check exactly the
+// request that it will post.
 func (f *Function) checkBody(w http.ResponseWriter, r *http.Request) (contract.Checked, error) {
 	options, err := f.Headers.ReadOptions(r.Header, f.Now(), upstream.Headers()...)
 	if err != nil {
 		return contract.Checked{}, err
 	}
+
 	body, release, err := f.Intake.ReadUnpacked(w, r, f.MaxBody, nil)
 	defer release()
 	if err != nil {
 		return contract.Checked{}, httpio.NameSetting(err, "maxBody")
 	}
-	found, err := f.Contracts.Check(weir.WithHeaders(r.Context(), r.Header), r.Header.Get("Content-Type"), body)
+
+	found, err := f.Contracts.Check(weir.WithHeaders(r.Context(), r.Header),
+		r.Header.Get("Content-Type"), body)
 	if !options.DueAt.IsZero() {
 		found.Message.DueAt = options.DueAt
 	}
+
 	return found, err
 }

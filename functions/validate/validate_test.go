@@ -16,7 +16,8 @@ import (
 )
 
 func newFunction(set *contract.Set) *validate.Function {
-	return &validate.Function{Contracts: set, Headers: &filing.Filer{}, Intake: httpio.NewIntake(1<<20, 200),
+	return &validate.Function{Contracts: set, Headers: &filing.Filer{},
+		Intake:  httpio.NewIntake(1<<20, 200),
 		MaxBody: 200, Now: func() time.Time { return time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC) },
 		Logger: slog.New(slog.DiscardHandler)}
 }
@@ -24,10 +25,12 @@ func newFunction(set *contract.Set) *validate.Function {
 // A body is valid only if a post with the same headers would be accepted.
 func TestFunction_ChecksTheHeadersOfAPost(t *testing.T) {
 	t.Parallel()
-	set, err := contract.New([]contract.Definition{{Name: "a", Root: "a"}}, contract.Limits{MaxBody: 100})
+	set, err := contract.New([]contract.Definition{{Name: "a", Root: "a"}},
+		contract.Limits{MaxBody: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, c := range []struct {
 		name, value string
 		status      int
@@ -45,8 +48,10 @@ func TestFunction_ChecksTheHeadersOfAPost(t *testing.T) {
 		r := httptest.NewRequest(http.MethodPost, "/api/validate", strings.NewReader("<a/>"))
 		r.Header.Set(c.name, c.value)
 		newFunction(set).ServeHTTP(w, r)
+
 		if w.Code != c.status || !strings.Contains(w.Body.String(), c.want) {
-			t.Errorf("%s: %s: got %d %s, want %d with %q", c.name, c.value, w.Code, w.Body, c.status, c.want)
+			t.Errorf("%s: %s: got %d %s, want %d with %q", c.name, c.value, w.Code, w.Body,
+				c.status, c.want)
 		}
 	}
 }
@@ -60,6 +65,7 @@ func TestFunction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for name, c := range map[string]struct {
 		kind, body string
 		status     int
@@ -74,13 +80,16 @@ func TestFunction(t *testing.T) {
 			`{"valid":false,"contract":"article",` +
 				`"version":"3","problems":[{"path":"./@id","rule":"required",` +
 				`"message":"the ordering key is missing","line":1,"column":1},`},
-		"NoContract": {"text/xml", "<note/>", 200, `{"valid":false,"problems":[{"path":"/","rule":"contract",` +
-			`"message":"no contract accepts the root element note","line":1,"column":1}]}`},
+		"NoContract": {"text/xml", "<note/>", 200,
+			`{"valid":false,"problems":[{"path":"/","rule":"contract",` +
+				`"message":"no contract accepts the root element note","line":1,"column":1}]}`},
 		"NotXML": {"text/xml", "<article>", 200, `{"valid":false,"problems":[{"rule":"xml",` +
 			`"message":"element <article> is not closed","line":1,"column":10}]}`},
-		"Empty":    {"text/xml", "", 200, `{"valid":false,"problems":[{"message":"the body is empty"}]}`},
-		"Type":     {"text/plain", "<article/>", 415, `"status":415`},
-		"TooLarge": {"text/xml", strings.Repeat(" ", 201), 413, "the body is over 200 bytes (maxBody in weir.yaml)"},
+		"Empty": {"text/xml", "", 200,
+			`{"valid":false,"problems":[{"message":"the body is empty"}]}`},
+		"Type": {"text/plain", "<article/>", 415, `"status":415`},
+		"TooLarge": {"text/xml", strings.Repeat(" ", 201), 413,
+			"the body is over 200 bytes (maxBody in weir.yaml)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -98,10 +107,12 @@ func TestFunction(t *testing.T) {
 
 func TestFunction_ClientIsGone(t *testing.T) {
 	t.Parallel()
-	set, err := contract.New([]contract.Definition{{Name: "a", Root: "a"}}, contract.Limits{MaxBody: 100})
+	set, err := contract.New([]contract.Definition{{Name: "a", Root: "a"}},
+		contract.Limits{MaxBody: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	f := newFunction(set)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

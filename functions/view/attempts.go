@@ -28,19 +28,24 @@ func (f *Attempts) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		st, err = f.Source.Status(r.Context(), id)
 	}
+
 	if err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
+
 	if httpio.NotModified(w, r, st.Version) {
 		return
 	}
+
 	log := wire.NewMessage(st).AttemptLog
 	if log == nil {
 		log = []wire.Attempt{}
 	}
+
 	httpio.WriteJSON(w, http.StatusOK, struct {
-		Attempts []wire.Attempt `json:"attempts"` // if there are more than 20, the first ten and the last ten
-		Count    int            `json:"count"`    // the number of all attempts
+		// if there are more than 20, the first ten and the last ten
+		Attempts []wire.Attempt `json:"attempts"`
+		Count    int            `json:"count"` // the number of all attempts
 	}{log, st.AttemptCount})
 }

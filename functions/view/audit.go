@@ -54,15 +54,18 @@ func (f *Audit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
+
 	if form != "" {
 		f.newExport(q).Write(w, r, form, q.Limit, q.Continue)
 		return
 	}
+
 	page, err := f.Reader.Read(r.Context(), q)
 	if err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
+
 	httpio.WriteJSON(w, http.StatusOK, struct {
 		Entries  []auditEntry `json:"entries"`
 		Continue string       `json:"continue,omitempty"`
@@ -71,19 +74,22 @@ func (f *Audit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (f *Audit) newExport(q audit.Query) *export.List[auditEntry] {
 	return &export.List[auditEntry]{File: "audit", Name: "entries", Now: f.Now, Log: f.Logger,
-		Columns: []string{"at", "action", "subject", "detail", "function", "status", "principal", "keyId", "from",
-			"invocationId", "redactedAt", "redactedBy"},
+		Columns: []string{"at", "action", "subject", "detail", "function", "status", "principal",
+			"keyId", "from", "invocationId", "redactedAt", "redactedBy"},
 		NewRecord: func(e auditEntry) []string {
-			return []string{export.FormatTime(e.At), e.Action, e.Subject, string(e.Detail), e.Function,
+			return []string{export.FormatTime(e.At), e.Action, e.Subject, string(e.Detail),
+				e.Function,
 				export.FormatNumber(e.Status), e.Principal, e.KeyID, e.From, e.Invocation,
 				export.FormatTime(e.RedactedAt), strings.Join(e.RedactedBy, " ")}
 		},
-		ReadPage: func(ctx context.Context, limit int, token string) (export.Page[auditEntry], error) {
+		ReadPage: func(ctx context.Context, limit int, token string) (export.Page[auditEntry],
+			error) {
 			q.Limit, q.Continue = limit, token
 			page, err := f.Reader.Read(ctx, q)
-			return export.Page[auditEntry]{Lines: describeEntries(page), Next: page.Continue, End: struct {
-				Continue string `json:"continue,omitempty"`
-			}{page.Continue}}, err
+			return export.Page[auditEntry]{Lines: describeEntries(page), Next: page.Continue,
+				End: struct {
+					Continue string `json:"continue,omitempty"`
+				}{page.Continue}}, err
 		}}
 }
 
@@ -94,24 +100,30 @@ func describeEntries(page audit.Page) []auditEntry {
 		if !json.Valid(detail) {
 			detail = nil
 		}
-		entries = append(entries, auditEntry{e.At, e.Action, e.Subject, detail, e.Function, e.Status, e.Principal,
-			e.KeyID, e.From, e.Invocation, e.RedactedAt, strings.Fields(e.RedactedBy)})
+
+		entries = append(entries,
+			auditEntry{e.At, e.Action, e.Subject, detail, e.Function, e.Status, e.Principal,
+				e.KeyID, e.From, e.Invocation, e.RedactedAt, strings.Fields(e.RedactedBy)})
 	}
+
 	return entries
 }
 
 func readAuditQuery(r *http.Request) (audit.Query, export.Format, error) {
 	q := r.URL.Query()
-	out := audit.Query{Action: q.Get("action"), Subject: q.Get("subject"), Continue: q.Get("continue"),
-		Limit: defaultAuditLimit}
+	out := audit.Query{Action: q.Get("action"), Subject: q.Get("subject"),
+		Continue: q.Get("continue"), Limit: defaultAuditLimit}
 	form, err := export.ParseFormat(r)
 	if err != nil {
-		return out, "", &weir.Error{Kind: weir.Malformed, Op: "audit", Message: "format " + err.Error()}
+		return out, "", &weir.Error{Kind: weir.Malformed, Op: "audit",
+			Message: "format " + err.Error()}
 	}
+
 	most := maxAuditLimit
 	if form != "" {
 		out.Limit, most = export.MaxLines, export.MaxLines
 	}
+
 	if text := q.Get("limit"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 || n > most {
@@ -120,9 +132,11 @@ func readAuditQuery(r *http.Request) (audit.Query, export.Format, error) {
 		}
 		out.Limit = n
 	}
+
 	if len(out.Continue) > 64 {
 		return out, "", &weir.Error{Kind: weir.Malformed, Op: "audit",
 			Message: "continue is not from an earlier answer"}
 	}
+
 	return out, form, nil
 }

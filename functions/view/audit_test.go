@@ -42,7 +42,8 @@ func TestAudit_AnswersWithEntries(t *testing.T) {
 	}{
 		"None": {audit.Page{}, `{"entries":[]}`},
 		"Whole": {audit.Page{Entries: []audit.Entry{{At: at, Action: "pause", Subject: "s", Detail: `{"all":true}`,
-			Function: "write", Status: 200, Principal: "jo", KeyID: "3fa9c2d1", From: "203.0.113.4", Invocation: "i"}},
+			Function: "write", Status: 200, Principal: "jo", KeyID: "3fa9c2d1", From: "203.0.113.4",
+			Invocation: "i"}},
 			Continue: "row"},
 			`{"entries":[{"at":"2026-01-08T12:00:00Z","action":"pause","subject":"s","detail":{"all":true},` +
 				`"function":"write","status":200,"principal":"jo","keyId":"3fa9c2d1","from":"203.0.113.4",` +
@@ -82,17 +83,22 @@ func TestAudit_PassesTheQueryOn(t *testing.T) {
 func TestAudit_RefusesWrongParameters(t *testing.T) {
 	t.Parallel()
 	for query, want := range map[string]string{
-		"limit=0": "limit is a number from 1 to 500", "limit=501": "limit is", "limit=many": "limit is",
+		"limit=0": "limit is a number from 1 to 500", "limit=501": "limit is",
+		"limit=many":                          "limit is",
 		"continue=" + strings.Repeat("r", 65): "continue is not from an earlier answer",
 	} {
 		f := &auditLog{}
-		if w := f.get(query); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), want) ||
+		if w := f.get(query); w.Code != http.StatusBadRequest ||
+			!strings.Contains(w.Body.String(), want) ||
 			f.asked != nil {
-			t.Errorf("%s: got %d %s, want 400 %s, and no read of the audit log", query, w.Code, w.Body, want)
+			t.Errorf("%s: got %d %s, want 400 %s, and no read of the audit log", query, w.Code,
+				w.Body, want)
 		}
 	}
+
 	away := &auditLog{err: &weir.Error{Kind: weir.Unavailable, Op: "audit", Message: "away"}}
-	if w := away.get(""); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "away") {
+	if w := away.get(""); w.Code != http.StatusServiceUnavailable ||
+		!strings.Contains(w.Body.String(), "away") {
 		t.Errorf("got %d %s, want 503 and its reason", w.Code, w.Body)
 	}
 }

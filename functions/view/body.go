@@ -25,11 +25,14 @@ func (f *Body) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
-	w.Header().Set("Cache-Control", "no-store") // so that no browser keeps the body, which may be erased, on its disk
+
+	// so that no browser keeps the body, which may be erased, on its disk
+	w.Header().Set("Cache-Control", "no-store")
 	sum := sha256.Sum256(m.Body)
 	if httpio.NotModified(w, r, hex.EncodeToString(sum[:16])) {
 		return
 	}
+
 	httpio.WriteBody(w, m)
 }
 
@@ -38,17 +41,21 @@ func (f *Body) loadMessage(r *http.Request) (weir.Message, error) {
 	if err != nil {
 		return weir.Message{}, err
 	}
+
 	p := query.New(r.URL.Query())
 	which := p.Values.Get("which")
 	if which != "" && which != "accepted" && which != "edited" {
 		p.AddProblem("which", "must be accepted or edited")
 	}
+
 	p.RefuseOthers("which")
 	if err := p.ToError(); err != nil {
 		return weir.Message{}, err
 	}
+
 	if which == "edited" {
 		return f.Bodies.LoadEditedMessage(r.Context(), id)
 	}
+
 	return f.Bodies.LoadMessage(r.Context(), id)
 }

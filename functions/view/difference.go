@@ -8,7 +8,8 @@ import (
 	"weir/internal/httpio"
 )
 
-// Difference serves GET /api/messages/{id}/difference: the changes that an edit made to a body. All fields are needed.
+// Difference serves GET /api/messages/{id}/difference: the changes that an edit made to a body. All
+// fields are needed.
 type Difference struct {
 	Bodies difference.Bodies
 	Turns  difference.Turns
@@ -22,6 +23,7 @@ func (f *Difference) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
+
 	httpio.WriteJSON(w, http.StatusOK, struct {
 		Difference string `json:"difference"`
 	}{text})

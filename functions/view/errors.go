@@ -32,34 +32,40 @@ func (f *Errors) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	form := p.ReadFormat(r)
 	limit := p.ReadNumber("limit", query.DefaultLimit, 1, query.MaxLimit)
 	p.RefuseOthers("limit", "format")
+
 	if err := p.ToError(); err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
+
 	if form != "" {
 		f.newExport().Write(w, r, form, limit, "")
 		return
 	}
+
 	all, err := f.Source.Clusters(r.Context(), limit)
 	if err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
+
 	httpio.WriteJSON(w, http.StatusOK, overview.DescribeErrors(all))
 }
 
 func (f *Errors) newExport() *export.List[wire.ErrorCause] {
 	return &export.List[wire.ErrorCause]{File: "errors", Name: "errors", Now: f.Now, Log: f.Logger,
-		Columns: []string{"fingerprint", "contract", "cmsStatus", "message", "count", "keys", "firstAt", "lastAt",
-			"sampleId", "sampleKey", "sampleReason"},
+		Columns: []string{"fingerprint", "contract", "cmsStatus", "message", "count", "keys",
+			"firstAt", "lastAt", "sampleId", "sampleKey", "sampleReason"},
 		NewRecord: func(c wire.ErrorCause) []string {
 			return []string{c.Fingerprint, c.Contract, export.FormatNumber(c.CMSStatus), c.Message,
 				strconv.Itoa(c.Count),
-				strconv.Itoa(c.Keys), export.FormatTime(c.FirstAt), export.FormatTime(c.LastAt), c.Sample.ID,
+				strconv.Itoa(c.Keys), export.FormatTime(c.FirstAt), export.FormatTime(c.LastAt),
+				c.Sample.ID,
 				c.Sample.Key,
 				c.Sample.Reason}
 		},
-		ReadPage: func(ctx context.Context, limit int, _ string) (export.Page[wire.ErrorCause], error) {
+		ReadPage: func(ctx context.Context, limit int, _ string) (export.Page[wire.ErrorCause],
+			error) {
 			all, err := f.Source.Clusters(ctx, limit)
 			list := overview.DescribeErrors(all)
 			return export.Page[wire.ErrorCause]{Lines: list.Errors, End: struct {

@@ -52,7 +52,8 @@ type quantiles struct {
 }
 
 func describeQuantiles(d history.Durations) quantiles {
-	return quantiles{d.Quantile(0.5).Seconds(), d.Quantile(0.95).Seconds(), d.Quantile(0.99).Seconds()}
+	return quantiles{d.Quantile(0.5).Seconds(), d.Quantile(0.95).Seconds(),
+		d.Quantile(0.99).Seconds()}
 }
 
 const (
@@ -66,7 +67,8 @@ const (
 // ServeHTTP implements http.Handler.
 func (h *History) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p := query.New(r.URL.Query())
-	minutes, lane := p.ReadNumber("minutes", defaultHistory, 1, maxHistory), p.ReadNumber("lane", -1, 0, h.Lanes-1)
+	minutes, lane := p.ReadNumber("minutes", defaultHistory, 1, maxHistory),
+		p.ReadNumber("lane", -1, 0, h.Lanes-1)
 	p.RefuseOthers("minutes", "lane")
 	err := p.ToError()
 	var steps []history.Minute
@@ -74,25 +76,31 @@ func (h *History) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		steps, err = h.Source.Series(r.Context(), time.Duration(minutes)*time.Minute, step, lane)
 	}
+
 	if err != nil {
 		httpio.WriteError(w, r, h.Logger, err)
 		return
 	}
+
 	sum := history.Sum(steps)
 	out := struct {
 		Step     float64        `json:"stepSeconds"`
 		Minutes  []HistoryStep  `json:"minutes"`
 		Refusals []wire.Refusal `json:"refusals"`
 		Senders  []wire.Sender  `json:"senders"`
-	}{step.Seconds(), []HistoryStep{}, history.DescribeRefusals(&sum), history.DescribeSenders(&sum)}
+	}{step.Seconds(), []HistoryStep{}, history.DescribeRefusals(&sum),
+		history.DescribeSenders(&sum)}
+
 	for i := range steps {
 		out.Minutes = append(out.Minutes, describeStep(&steps[i]))
 	}
+
 	httpio.WriteJSON(w, http.StatusOK, out)
 }
 
-// ChooseStep returns the length of the steps for a span of minutes. The length is 1, 5, 15, 30 or 60 minutes: the
-// shortest one that divides the span into at most maxSteps whole steps. If none of them does, the length is 60 minutes.
+// ChooseStep returns the length of the steps for a span of minutes. The length is 1, 5, 15, 30 or
+// 60 minutes: the shortest one that divides the span into at most maxSteps whole steps. If none of
+// them does, the length is 60 minutes.
 func ChooseStep(minutes int) time.Duration {
 	for _, step := range []int{1, 5, 15, 30, 60} {
 		if minutes/step <= maxSteps {
@@ -107,11 +115,15 @@ func describeStep(m *history.Minute) HistoryStep {
 	if attempts == nil {
 		attempts = map[weir.Outcome]int64{}
 	}
+
 	return HistoryStep{
-		At: m.At, Accepted: t.Accepted, Delivered: t.Delivered, Dead: t.Dead, Cancelled: t.Cancelled,
+		At: m.At, Accepted: t.Accepted, Delivered: t.Delivered, Dead: t.Dead,
+		Cancelled:  t.Cancelled,
 		Superseded: t.Superseded, Discarded: t.Discarded,
-		Waiting: t.Waiting, Oldest: t.Oldest.Seconds(), Attempts: attempts, Attempt: describeQuantiles(m.Attempt),
+		Waiting: t.Waiting, Oldest: t.Oldest.Seconds(), Attempts: attempts,
+		Attempt:      describeQuantiles(m.Attempt),
 		Lag:          describeQuantiles(m.Lag),
-		Transactions: m.AllTransactions(), Throttled: m.Throttled, Refused: m.AllRefused(), Poisoned: m.Poisoned,
+		Transactions: m.AllTransactions(), Throttled: m.Throttled, Refused: m.AllRefused(),
+		Poisoned: m.Poisoned,
 	}
 }

@@ -32,20 +32,26 @@ func (f *Lanes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if writeExport(w, r, f.newExport()) {
 		return
 	}
+
 	lanes, err := f.Source.Lanes(r.Context())
 	if err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
-	httpio.WriteJSON(w, http.StatusOK, overview.DescribeLanes(lanes, wire.NewCalendar(f.Calendar, f.Now())))
+
+	httpio.WriteJSON(w, http.StatusOK,
+		overview.DescribeLanes(lanes, wire.NewCalendar(f.Calendar, f.Now())))
 }
 
 func (f *Lanes) newExport() *export.List[wire.Lane] {
 	return &export.List[wire.Lane]{File: "lanes", Name: "lanes", Now: f.Now, Log: f.Logger,
-		Columns: []string{"lane", "accepted", "delivered", "dead", "cancelled", "superseded", "discarded", "moved",
-			"waiting", "scheduled", "queued", "retrying", "exact", "oldestWaitingAt", "ratePerMinute1",
+		Columns: []string{"lane", "accepted", "delivered", "dead", "cancelled", "superseded",
+			"discarded", "moved",
+			"waiting", "scheduled", "queued", "retrying", "exact", "oldestWaitingAt",
+			"ratePerMinute1",
 			"ratePerMinute15",
-			"emptyInSeconds", "held", "holder", "fence", "pausedBy", "pausedUntil", "pauseReason", "nextDueAt",
+			"emptyInSeconds", "held", "holder", "fence", "pausedBy", "pausedUntil", "pauseReason",
+			"nextDueAt",
 			"lastError",
 			"lastErrorAt"},
 		NewRecord: newLaneRecord,
@@ -54,6 +60,7 @@ func (f *Lanes) newExport() *export.List[wire.Lane] {
 			if err != nil {
 				return export.Page[wire.Lane]{}, err
 			}
+
 			list := overview.DescribeLanes(lanes, wire.NewCalendar(f.Calendar, f.Now()))
 			return export.Page[wire.Lane]{Lines: list.Lanes, End: struct {
 				Totals   wire.Counts   `json:"totals"`
@@ -65,11 +72,13 @@ func (f *Lanes) newExport() *export.List[wire.Lane] {
 // newLaneRecord returns the cells of a lane, in the order of the export's columns.
 func newLaneRecord(l wire.Lane) []string {
 	cells := []string{strconv.Itoa(l.Number)}
-	for _, n := range []int64{l.Accepted, l.Delivered, l.Dead, l.Cancelled, l.Superseded, l.Discarded, l.Moved,
-		l.Waiting, l.Scheduled, l.Queued, l.Retrying} {
+	for _, n := range []int64{l.Accepted, l.Delivered, l.Dead, l.Cancelled, l.Superseded,
+		l.Discarded, l.Moved, l.Waiting, l.Scheduled, l.Queued, l.Retrying} {
 		cells = append(cells, strconv.FormatInt(n, 10))
 	}
-	return append(cells, strconv.FormatBool(l.Exact), export.FormatTime(l.OldestAt), formatFraction(l.Rate1),
+
+	return append(cells, strconv.FormatBool(l.Exact), export.FormatTime(l.OldestAt),
+		formatFraction(l.Rate1),
 		formatFraction(l.Rate15), formatFraction(l.EmptyIn), strconv.FormatBool(l.Held), l.Holder,
 		strconv.FormatInt(l.Fence, 10), l.PausedBy, export.FormatTime(l.PausedUntil), l.PauseReason,
 		export.FormatTime(l.NextDueAt), l.LastError, export.FormatTime(l.LastErrorAt))
@@ -95,10 +104,12 @@ func (f *Lane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		n = -1
 	}
+
 	l, err := f.Source.Lane(r.Context(), n)
 	if err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
+
 	httpio.WriteJSON(w, http.StatusOK, overview.DescribeLane(&l))
 }

@@ -31,6 +31,8 @@ func (f *Pauses) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
+
 	calendar := wire.NewCalendar(f.Calendar, f.Now())
-	httpio.WriteJSON(w, http.StatusOK, wire.PauseList{Pauses: wire.NewPauses(pauses), Calendar: &calendar})
+	httpio.WriteJSON(w, http.StatusOK,
+		wire.PauseList{Pauses: wire.NewPauses(pauses), Calendar: &calendar})
 }

@@ -49,9 +49,11 @@ func TestPauses(t *testing.T) {
 		"Closed": {pauseReader{}, hours{now.Add(time.Hour)}, 200,
 			`{"pauses":[],"calendar":{"closed":true,"until":"2026-03-04T06:06:07Z","reason":"night","nextChange":"2026-03-04T06:06:07Z"}}`},
 		"Some": {pauseReader{pauses: []weir.Pause{{Lane: 1, Reason: "fire", Since: now},
-			{Lane: 2, Key: "k", Reason: "odd", Since: now, Until: now.Add(time.Hour)}}}, hours{}, 200,
+			{Lane: 2, Key: "k", Reason: "odd", Since: now, Until: now.Add(time.Hour)}}},
+			hours{}, 200,
 			`{"pauses":[{"scope":"lane","lane":1,"reason":"fire","since":"2026-03-04T05:06:07Z"},{"scope":"key","lane":2,"key":"k","reason":"odd","since":"2026-03-04T05:06:07Z","until":"2026-03-04T06:06:07Z"}],"calendar":{"closed":false}}`},
-		"Away": {pauseReader{err: &weir.Error{Kind: weir.Unavailable, Message: "away"}}, hours{}, 503, ""},
+		"Away": {pauseReader{err: &weir.Error{Kind: weir.Unavailable, Message: "away"}},
+			hours{}, 503, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -59,7 +61,9 @@ func TestPauses(t *testing.T) {
 			(&view.Pauses{Reader: c.reader, Calendar: c.hours, Now: func() time.Time { return now },
 				Logger: slog.New(slog.DiscardHandler)}).ServeHTTP(w,
 				httptest.NewRequest(http.MethodGet, "/api/pauses", nil))
-			if got := strings.TrimSpace(w.Body.String()); w.Code != c.status || (c.text != "" && got != c.text) {
+
+			if got := strings.TrimSpace(w.Body.String()); w.Code != c.status ||
+				(c.text != "" && got != c.text) {
 				t.Errorf("got %d %s, want status %v and %v", w.Code, got, c.status, c.text)
 			}
 		})

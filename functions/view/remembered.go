@@ -37,15 +37,18 @@ func (f *Remembered) readRemembered(r *http.Request) (wire.RememberedList, error
 	if err != nil {
 		return wire.RememberedList{}, err
 	}
+
 	list := wire.RememberedList{Key: key, Lane: f.LaneOf(key), Remembered: []wire.RememberedID{}}
 	for _, name := range contracts {
 		id, err := f.Reader.FindRemembered(r.Context(), key, name)
 		if err != nil {
 			return wire.RememberedList{}, err
 		}
+
 		if id != "" {
 			list.Remembered = append(list.Remembered, wire.RememberedID{Contract: name, ID: id})
 		}
 	}
+
 	return list, nil
 }

@@ -34,19 +34,22 @@ func TestRemembered(t *testing.T) {
 		want   string
 	}{
 		"ContractsOfTheSettings": {"key=/a", 200, address + `{"contract":"new","id":"17"}]}`},
-		"RemovedContract":        {"key=/a&contract=old&code=x", 200, address + `{"contract":"old","id":"4"}]}`},
-		"None":                   {"key=/b", 200, `"remembered":[]`},
-		"NoKey":                  {"", 400, "key is missing"},
-		"UnknownParameter":       {"key=/a&keys=/b", 400, "keys"},
-		"StorageAway":            {"key=away", 503, "away"},
+		"RemovedContract": {"key=/a&contract=old&code=x", 200,
+			address + `{"contract":"old","id":"4"}]}`},
+		"None":             {"key=/b", 200, `"remembered":[]`},
+		"NoKey":            {"", 400, "key is missing"},
+		"UnknownParameter": {"key=/a&keys=/b", 400, "keys"},
+		"StorageAway":      {"key=away", 503, "away"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := httptest.NewRecorder()
-			(&view.Remembered{Reader: reader, Contracts: []string{"new", "other"}, LaneOf: laneOfThree,
-				Logger: slog.New(slog.DiscardHandler)}).ServeHTTP(w,
+			(&view.Remembered{Reader: reader, Contracts: []string{"new", "other"},
+				LaneOf: laneOfThree, Logger: slog.New(slog.DiscardHandler)}).ServeHTTP(w,
 				httptest.NewRequest(http.MethodGet, "/api/remembered?"+c.query, nil))
-			if got := strings.TrimSpace(w.Body.String()); w.Code != c.status || !strings.Contains(got, c.want) {
+
+			if got := strings.TrimSpace(w.Body.String()); w.Code != c.status ||
+				!strings.Contains(got, c.want) {
 				t.Errorf("got %d %s, want %d %s", w.Code, got, c.status, c.want)
 			}
 		})

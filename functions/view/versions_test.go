@@ -17,7 +17,8 @@ import (
 // versionReader has versions by "key|contract". Reading a version of the key "away" fails.
 type versionReader map[string]lane.LatestVersion
 
-func (f versionReader) FindLatestVersion(_ context.Context, key, contract string) (lane.LatestVersion, error) {
+func (f versionReader) FindLatestVersion(_ context.Context, key,
+	contract string) (lane.LatestVersion, error) {
 	if key == "away" {
 		return lane.LatestVersion{}, &weir.Error{Kind: weir.Unavailable, Message: "away"}
 	}
@@ -27,7 +28,8 @@ func (f versionReader) FindLatestVersion(_ context.Context, key, contract string
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	id := weir.ID{Epoch: 1, Lane: 2, Seq: 7, Nonce: "00000000000000000000"}
-	reader := versionReader{"/a|new": {Version: "9", ID: id, Warning: "too high"}, "/a|old": {Version: "4", ID: id}}
+	reader := versionReader{"/a|new": {Version: "9", ID: id, Warning: "too high"},
+		"/a|old": {Version: "4", ID: id}}
 	address := fmt.Sprintf(`{"key":"/a","lane":%d,"versions":[`, lane.Of("/a", 3))
 	for name, c := range map[string]struct {
 		query  string
@@ -35,7 +37,8 @@ func TestVersions(t *testing.T) {
 		want   string
 	}{
 		"ContractsOfTheSettings": {"key=/a", 200, address +
-			`{"contract":"new","version":"9","messageId":"` + id.String() + `","warning":"too high"}]}`},
+			`{"contract":"new","version":"9","messageId":"` + id.String() +
+			`","warning":"too high"}]}`},
 		"RemovedContract": {"key=/a&contract=old&code=x", 200, address +
 			`{"contract":"old","version":"4","messageId":"` + id.String() + `"}]}`},
 		"None":             {"key=/b", 200, `"versions":[]`},
@@ -47,10 +50,12 @@ func TestVersions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := httptest.NewRecorder()
-			(&view.Versions{Reader: reader, Contracts: []string{"new", "other"}, LaneOf: laneOfThree,
-				Logger: slog.New(slog.DiscardHandler)}).ServeHTTP(w,
+			(&view.Versions{Reader: reader, Contracts: []string{"new", "other"},
+				LaneOf: laneOfThree, Logger: slog.New(slog.DiscardHandler)}).ServeHTTP(w,
 				httptest.NewRequest(http.MethodGet, "/api/versions?"+c.query, nil))
-			if got := strings.TrimSpace(w.Body.String()); w.Code != c.status || !strings.Contains(got, c.want) {
+
+			if got := strings.TrimSpace(w.Body.String()); w.Code != c.status ||
+				!strings.Contains(got, c.want) {
 				t.Errorf("got %d %s, want %d %s", w.Code, got, c.status, c.want)
 			}
 		})

@@ -23,18 +23,20 @@ type Discard struct {
 	Logger *slog.Logger
 }
 
-// ServeHTTP implements http.Handler. The id is the path value "id". The status is 202 if the holder still has to
-// discard the message, and 200 if the message is already discarded.
+// ServeHTTP implements http.Handler. The id is the path value "id". The status is 202 if the holder
+// still has to discard the message, and 200 if the message is already discarded.
 func (f *Discard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	st, err := f.requestDiscard(r)
 	if err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
+
 	code := http.StatusAccepted
 	if st.Stage == weir.Discarded {
 		code = http.StatusOK
 	}
+
 	httpio.WriteJSON(w, code, wire.NewMessage(st))
 	f.Waker.Ring(st.Message.ID.Lane)
 	f.Logger.Info("write: discard asked", "invocation_id", httpio.InvocationID(r), "message_id",
@@ -46,9 +48,11 @@ func (f *Discard) requestDiscard(r *http.Request) (weir.Status, error) {
 	if err != nil {
 		return weir.Status{}, err
 	}
+
 	reason, err := httpio.ReadReason(r)
 	if err != nil {
 		return weir.Status{}, err
 	}
+
 	return f.Log.Discard(r.Context(), id, reason)
 }

@@ -15,8 +15,8 @@ import (
 	"weir/internal/weir"
 )
 
-// erasable implements the interfaces of write.Erase except Files, for one message. It records all calls except those of
-// Status.
+// erasable implements the interfaces of write.Erase except Files, for one message. It records all
+// calls except those of Status.
 type erasable struct {
 	stage      weir.Stage
 	erased     bool
@@ -63,19 +63,24 @@ func TestErase(t *testing.T) {
 		"Again": {erasable{stage: weir.Dead, erased: true}, 200, lane.ErasedKey("/jane"),
 			[]string{redact, "erase", "call"}},
 		"Waits": {erasable{stage: weir.Queued}, 409, "cancel it first", []string{"erase"}},
-		"AuditAway": {erasable{stage: weir.Dead, redactFail: &weir.Error{Kind: weir.Unavailable, Message: "away"}}, 503,
+		"AuditAway": {erasable{stage: weir.Dead,
+			redactFail: &weir.Error{Kind: weir.Unavailable, Message: "away"}}, 503,
 			"away", []string{redact}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := c.log
 			mux := http.NewServeMux()
-			mux.Handle("/api/messages/{id}/erase", &write.Erase{Messages: &f, Log: &f, Audit: &f, Waker: &f,
-				Logger: quiet})
+			mux.Handle("/api/messages/{id}/erase",
+				&write.Erase{Messages: &f, Log: &f, Audit: &f, Waker: &f, Logger: quiet})
 			w := httptest.NewRecorder()
-			mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/api/messages/"+id.String()+"/erase", nil))
-			if w.Code != c.status || !strings.Contains(w.Body.String(), c.text) || !slices.Equal(f.calls, c.calls) {
-				t.Errorf("got %d %s after %v, want %d %s after %v", w.Code, w.Body, f.calls, c.status, c.text, c.calls)
+			mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost,
+				"/api/messages/"+id.String()+"/erase", nil))
+
+			if w.Code != c.status || !strings.Contains(w.Body.String(), c.text) ||
+				!slices.Equal(f.calls, c.calls) {
+				t.Errorf("got %d %s after %v, want %d %s after %v", w.Code, w.Body, f.calls,
+					c.status, c.text, c.calls)
 			}
 		})
 	}
@@ -92,9 +97,9 @@ func (f files) EraseMessage(_ context.Context, id string, _ time.Time) error {
 	return f.fail
 }
 
-// Weir removes the file of a message before it erases the message, and once more afterwards, because a collector can
-// write the file meanwhile. If the file cannot be removed, Weir does not erase the message, and the client can repeat
-// the request.
+// Weir removes the file of a message before it erases the message, and once more afterwards,
+// because a collector can write the file meanwhile. If the file cannot be removed, Weir does not
+// erase the message, and the client can repeat the request.
 func TestErase_RemovesTheFileFirst(t *testing.T) {
 	t.Parallel()
 	id := weir.ID{Epoch: 1, Lane: 2, Seq: 3, Nonce: "00000000000000000000"}
@@ -104,20 +109,24 @@ func TestErase_RemovesTheFileFirst(t *testing.T) {
 		status int
 		calls  []string
 	}{
-		"Removed":    {nil, 200, []string{redact, "file " + id.String(), "erase", "file " + id.String(), "call"}},
+		"Removed": {nil, 200,
+			[]string{redact, "file " + id.String(), "erase", "file " + id.String(), "call"}},
 		"NotRemoved": {errors.New("away"), 503, []string{redact, "file " + id.String()}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			log := &erasable{stage: weir.Dead}
 			mux := http.NewServeMux()
-			mux.Handle("/api/messages/{id}/erase", &write.Erase{Messages: log, Log: log, Audit: log, Waker: log,
-				Logger: quiet,
-				Files:  files{log, c.fail}})
+			mux.Handle("/api/messages/{id}/erase",
+				&write.Erase{Messages: log, Log: log, Audit: log, Waker: log, Logger: quiet,
+					Files: files{log, c.fail}})
 			w := httptest.NewRecorder()
-			mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/api/messages/"+id.String()+"/erase", nil))
+			mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost,
+				"/api/messages/"+id.String()+"/erase", nil))
+
 			if w.Code != c.status || !slices.Equal(log.calls, c.calls) {
-				t.Errorf("got %d and the calls %q, want %d and %q", w.Code, log.calls, c.status, c.calls)
+				t.Errorf("got %d and the calls %q, want %d and %q", w.Code, log.calls,
+					c.status, c.calls)
 			}
 		})
 	}

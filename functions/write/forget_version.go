@@ -11,8 +11,8 @@ import (
 	"weir/internal/wire"
 )
 
-// VersionForgetter asks the holder to forget the newest delivered version of a key and contract, and returns that
-// version; see lane.Requests.ForgetVersion.
+// VersionForgetter asks the holder to forget the newest delivered version of a key and contract,
+// and returns that version; see lane.Requests.ForgetVersion.
 type VersionForgetter interface {
 	ForgetVersion(ctx context.Context, key, contract string) (lane.LatestVersion, error)
 }
@@ -25,33 +25,39 @@ type ForgetVersion struct {
 	Logger *slog.Logger
 }
 
-// forgetRequest is the body of a request. Both fields are needed: a missing contract must not mean all contracts.
+// forgetRequest is the body of a request. Both fields are needed: a missing contract must not mean
+// all contracts.
 type forgetRequest struct {
 	Key      *string `json:"key"`
 	Contract string  `json:"contract"`
 }
 
-// ServeHTTP implements http.Handler. The answer has the status 202, and the version that the holder will forget.
+// ServeHTTP implements http.Handler. The answer has the status 202, and the version that the holder
+// will forget.
 func (f *ForgetVersion) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	list, err := f.askToForget(w, r)
 	if err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
+
 	httpio.WriteJSON(w, http.StatusAccepted, list)
 	f.Waker.Ring(list.Lane)
-	f.Logger.Info("write: forgetting of a version asked", "invocation_id", httpio.InvocationID(r), "message_id",
-		list.Versions[0].MessageID, "lane", list.Lane)
+	f.Logger.Info("write: forgetting of a version asked", "invocation_id", httpio.InvocationID(r),
+		"message_id", list.Versions[0].MessageID, "lane", list.Lane)
 }
 
-func (f *ForgetVersion) askToForget(w http.ResponseWriter, r *http.Request) (wire.VersionList, error) {
+func (f *ForgetVersion) askToForget(w http.ResponseWriter,
+	r *http.Request) (wire.VersionList, error) {
 	key, contract, err := readForgetRequest(w, r)
 	if err != nil {
 		return wire.VersionList{}, err
 	}
+
 	latest, err := f.Log.ForgetVersion(r.Context(), key, contract)
 	return wire.VersionList{Key: key, Lane: f.LaneOf(key), Versions: []wire.Version{{
-		Contract: contract, Version: latest.Version, MessageID: latest.ID.String(), Warning: latest.Warning}}}, err
+		Contract: contract, Version: latest.Version, MessageID: latest.ID.String(),
+		Warning: latest.Warning}}}, err
 }
 
 func readForgetRequest(w http.ResponseWriter, r *http.Request) (key, contract string, err error) {
@@ -59,6 +65,7 @@ func readForgetRequest(w http.ResponseWriter, r *http.Request) (key, contract st
 	if err := httpio.ReadJSON(w, r, &in); err != nil {
 		return "", "", err
 	}
+
 	switch {
 	case in.Key == nil:
 		return "", "", invalidError("key", "the key is needed")
@@ -67,5 +74,6 @@ func readForgetRequest(w http.ResponseWriter, r *http.Request) (key, contract st
 	case in.Contract == "":
 		return "", "", invalidError("contract", "the contract is needed")
 	}
+
 	return *in.Key, in.Contract, nil
 }

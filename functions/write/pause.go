@@ -42,8 +42,8 @@ type target struct {
 	Key  *string `json:"key"`
 }
 
-// pauseRequest is the body of a request. It repeats the fields of the type target: if the type were embedded, the JSON
-// decoder would write "target.lane" for "lane" in an error.
+// pauseRequest is the body of a request. It repeats the fields of the type target: if the type were
+// embedded, the JSON decoder would write "target.lane" for "lane" in an error.
 type pauseRequest struct {
 	All    bool       `json:"all"`
 	Lane   *int       `json:"lane"`
@@ -72,25 +72,30 @@ func (f *Pause) pauseTarget(w http.ResponseWriter, r *http.Request) ([]weir.Paus
 	if err := httpio.ReadJSON(w, r, &in); err != nil {
 		return nil, err
 	}
+
 	lanes, key, err := target{in.All, in.Lane, in.Key}.resolveLanes(f.Lanes, f.LaneOf)
 	if err != nil {
 		return nil, err
 	}
+
 	p, err := in.buildPause(f.Now())
 	if err != nil {
 		return nil, err
 	}
+
 	p.By = f.NameAuthor(r)
 	err = forEachLane(lanes, func(i int) error {
 		paused := p
 		paused.Lane, paused.Key = lanes[i], key
 		return f.Pauser.Pause(r.Context(), paused)
 	})
+
 	f.Logger.Info("write: paused", "lane", lanes, "key", key, "delay_ms",
 		pauseLength(p).Milliseconds(), "err", err)
 	if err != nil {
 		return nil, err
 	}
+
 	return f.Pauser.ReadPauses(r.Context())
 }
 
@@ -106,15 +111,17 @@ func writePauses(w http.ResponseWriter, pauses []weir.Pause) {
 	httpio.WriteJSON(w, http.StatusOK, wire.PauseList{Pauses: wire.NewPauses(pauses)})
 }
 
-// resolveLanes returns the selected lanes, out of n, and the selected key; "" = whole lanes are selected. laneOf
-// returns the lane of a key.
-func (t target) resolveLanes(n int, laneOf func(key string) int) (lanes []int, key string, err error) {
+// resolveLanes returns the selected lanes, out of n, and the selected key; "" = whole lanes are
+// selected. laneOf returns the lane of a key.
+func (t target) resolveLanes(n int, laneOf func(key string) int) (lanes []int, key string,
+	err error) {
 	named := 0
 	for _, given := range []bool{t.All, t.Lane != nil, t.Key != nil} {
 		if given {
 			named++
 		}
 	}
+
 	switch {
 	case named != 1:
 		return nil, "", invalidError("", `give one of "all": true, "lane" and "key"`)
@@ -123,14 +130,19 @@ func (t target) resolveLanes(n int, laneOf func(key string) int) (lanes []int, k
 			lanes = append(lanes, number)
 		}
 		return lanes, "", nil
+
 	case t.Lane != nil && (*t.Lane < 0 || *t.Lane >= n):
 		return nil, "", &weir.Error{Kind: weir.NotFound, Op: "pause",
-			Message: fmt.Sprintf("there is no lane %d: the last lane is %d, and the first is 0", *t.Lane, n-1)}
+			Message: fmt.Sprintf("there is no lane %d: the last lane is %d, and the first is 0",
+				*t.Lane, n-1)}
+
 	case t.Lane != nil:
 		return []int{*t.Lane}, "", nil
 	case *t.Key == "" || len(*t.Key) > maxKey || strings.ContainsFunc(*t.Key, unicode.IsControl):
-		return nil, "", invalidError("key", fmt.Sprintf("a key has 1 to %d bytes and no control characters", maxKey))
+		return nil, "", invalidError("key",
+			fmt.Sprintf("a key has 1 to %d bytes and no control characters", maxKey))
 	}
+
 	return []int{laneOf(*t.Key)}, *t.Key, nil
 }
 
@@ -139,11 +151,13 @@ func (in *pauseRequest) buildPause(now time.Time) (weir.Pause, error) {
 	p := weir.Pause{Reason: strings.TrimSpace(in.Reason), Since: now}
 	switch {
 	case p.Reason == "":
-		return p, invalidError("reason", "a reason is needed, for other operators who find the pause")
+		return p, invalidError("reason",
+			"a reason is needed, for other operators who find the pause")
 	case utf8.RuneCountInString(p.Reason) > weir.MaxReason:
 		return p, invalidError("reason",
-			fmt.Sprintf("the reason has %d characters and may have %d", utf8.RuneCountInString(p.Reason),
-				weir.MaxReason))
+			fmt.Sprintf("the reason has %d characters and may have %d",
+				utf8.RuneCountInString(p.Reason), weir.MaxReason))
+
 	case in.Until != nil && in.For != "":
 		return p, invalidError("until", "give until or for, or neither")
 	case in.Until != nil:
@@ -155,38 +169,47 @@ func (in *pauseRequest) buildPause(now time.Time) (weir.Pause, error) {
 		}
 		p.Until = until
 	}
+
 	if !p.Until.IsZero() && (!p.Until.After(now) || !p.Until.Before(weir.Forever)) {
-		return p, invalidError("until", "the end of a pause lies in the future, and before the year 9999")
+		return p, invalidError("until",
+			"the end of a pause lies in the future, and before the year 9999")
 	}
+
 	return p, nil
 }
 
 func invalidError(path, message string) error {
 	p := weir.Problem{Path: path, Message: message}
-	return &weir.Error{Kind: weir.Invalid, Op: "write", Message: p.Sentence(), Problems: []weir.Problem{p}}
+	return &weir.Error{Kind: weir.Invalid, Op: "write", Message: p.Sentence(),
+		Problems: []weir.Problem{p}}
 }
 
-// forEachLane calls do with each index of lanes, a few at a time, and makes all calls even if some fail. If calls fail,
-// forEachLane returns one of these errors:
+// forEachLane calls do with each index of lanes, a few at a time, and makes all calls even if some
+// fail. If calls fail, forEachLane returns one of these errors:
 //   - the error for lanes[0], if there is only one lane
 //   - the error for lanes[0], if all calls fail and this error is a Conflict
-//   - otherwise an error that names the failed lanes, and that asks the client to repeat the request
+//   - otherwise an error that names the failed lanes, and that asks the client to repeat the
+//     request
 func forEachLane(lanes []int, do func(i int) error) error {
 	failed := make([]error, len(lanes))
 	err := lane.ForEach(len(lanes), func(i int) error { failed[i] = do(i); return failed[i] })
 	if err == nil || len(lanes) == 1 {
 		return err
 	}
+
 	var numbers []int
 	for i, err := range failed {
 		if err != nil {
 			numbers = append(numbers, lanes[i])
 		}
 	}
+
 	if weir.KindOf(err) == weir.Conflict && len(numbers) == len(lanes) {
 		return err
 	}
-	return &weir.Error{Kind: weir.Unavailable, Op: "pause", RetryAfter: 2 * time.Second, Err: errors.Join(failed...),
-		Message: fmt.Sprintf("it was done for %d of %d lanes, and not for lanes %v: ask again", len(lanes)-len(numbers),
-			len(lanes), numbers)}
+
+	return &weir.Error{Kind: weir.Unavailable, Op: "pause", RetryAfter: 2 * time.Second,
+		Err: errors.Join(failed...),
+		Message: fmt.Sprintf("it was done for %d of %d lanes, and not for lanes %v: ask again",
+			len(lanes)-len(numbers), len(lanes), numbers)}
 }

@@ -25,14 +25,15 @@ type Replay struct {
 	Logger *slog.Logger
 }
 
-// ServeHTTP implements http.Handler. The id is the path value "id". The status is 202, because the holder replays the
-// message later. The message's stage shows the result.
+// ServeHTTP implements http.Handler. The id is the path value "id". The status is 202, because the
+// holder replays the message later. The message's stage shows the result.
 func (f *Replay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	st, err := f.requestReplay(r)
 	if err != nil {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
+
 	answerReplay(w, st, f.Waker)
 	f.Logger.Info("write: replay asked", "invocation_id", httpio.InvocationID(r), "message_id",
 		st.Message.Public().String(), "lane", st.Message.ID.Lane, "seq", st.Message.ID.Seq)
@@ -43,10 +44,12 @@ func (f *Replay) requestReplay(r *http.Request) (weir.Status, error) {
 	if err != nil {
 		return weir.Status{}, err
 	}
+
 	force, err := readForce(r)
 	if err != nil {
 		return weir.Status{}, err
 	}
+
 	return f.Log.Replay(r.Context(), id, lane.ReplayOptions{Force: force})
 }
 
@@ -60,9 +63,12 @@ func readForce(r *http.Request) (bool, error) {
 	if text == "" {
 		return false, nil
 	}
+
 	force, err := strconv.ParseBool(text)
 	if err != nil {
-		return false, &weir.Error{Kind: weir.Malformed, Op: "write", Message: "force is true or false"}
+		return false, &weir.Error{Kind: weir.Malformed, Op: "write",
+			Message: "force is true or false"}
 	}
+
 	return force, nil
 }

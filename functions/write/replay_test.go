@@ -38,7 +38,8 @@ func (d *dead) Status(context.Context, weir.ID) (weir.Status, error) { return d.
 
 func (d *dead) Replay(_ context.Context, id weir.ID, o lane.ReplayOptions) (weir.Status, error) {
 	if id != d.message.ID {
-		return weir.Status{}, &weir.Error{Kind: weir.Conflict, Message: "a later message of its key was delivered"}
+		return weir.Status{}, &weir.Error{Kind: weir.Conflict,
+			Message: "a later message of its key was delivered"}
 	}
 	d.asked = append(d.asked, o)
 	return d.newStatus(), nil
@@ -50,7 +51,8 @@ func (d *dead) Accept(_ context.Context, contentType string, body []byte) (weir.
 	if len(words) != 3 {
 		return weir.Message{}, &weir.Error{Kind: weir.Malformed, Message: "not XML"}
 	}
-	return weir.Message{Contract: words[0], Key: words[1], Version: words[2], ContentType: contentType, Body: body}, nil
+	return weir.Message{Contract: words[0], Key: words[1], Version: words[2],
+		ContentType: contentType, Body: body}, nil
 }
 
 func (d *dead) Ring(lane int) {
@@ -72,7 +74,9 @@ func (d *dead) postChange(address, body string, header ...string) *httptest.Resp
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
+
 	mux.ServeHTTP(w, r)
+
 	return w
 }
 
@@ -83,19 +87,21 @@ func TestEdit_RefusesHeadersOfAPost(t *testing.T) {
 		name, value string
 		status      int
 	}{{"Weir-Deliver-At", "2030-01-31T08:00:00Z", 400}, {"Deliver-At", "2030-01-31T08:00:00Z", 400},
-		{"Content-Encoding", "gzip", 400}, {"Content-Encoding", "br", 415}, {"Content-Encoding", "identity", 202}} {
+		{"Content-Encoding", "gzip", 400}, {"Content-Encoding", "br", 415},
+		{"Content-Encoding", "identity", 202}} {
 		d := newDead()
 		w := d.postChange(d.message.ID.String()+"/edit", "article /a 4", c.name, c.value)
 		if w.Code != c.status || (c.status == 202) != (len(d.asked) == 1) {
-			t.Errorf("%s: %s: got %d %s and %d replays; want %d, and a replay only if 202", c.name, c.value, w.Code,
-				w.Body, len(d.asked), c.status)
+			t.Errorf("%s: %s: got %d %s and %d replays; want %d, and a replay only if 202", c.name,
+				c.value, w.Code, w.Body, len(d.asked), c.status)
 		}
 	}
 }
 
 func TestReplay(t *testing.T) {
 	t.Parallel()
-	id, other := newDead().message.ID.String(), weir.ID{Epoch: 1, Seq: 9, Nonce: "00112233445566778899"}.String()
+	id, other := newDead().message.ID.String(),
+		weir.ID{Epoch: 1, Seq: 9, Nonce: "00112233445566778899"}.String()
 	for address, c := range map[string]struct {
 		status int
 		force  bool
@@ -111,17 +117,21 @@ func TestReplay(t *testing.T) {
 			t.Parallel()
 			d := newDead()
 			w := d.postChange(address, "")
-			if w.Code != c.status || (c.status == 202) != (len(d.asked) == 1) || len(d.asked) != d.called {
+			if w.Code != c.status || (c.status == 202) != (len(d.asked) == 1) ||
+				len(d.asked) != d.called {
 				t.Fatalf("got %d %s, the replays %+v and %d calls; want %d, and one replay and one call only if 202",
 					w.Code, w.Body,
 					d.asked, d.called, c.status)
 			}
+
 			if c.status != 202 {
 				return
 			}
+
 			if o := d.asked[0]; o.Force != c.force || o.Edit != nil {
 				t.Errorf("got the replay %+v, want Force %v and no Edit", o, c.force)
 			}
+
 			var got struct {
 				ID, Stage, ReplayRefused string
 				Replays                  int
@@ -130,10 +140,12 @@ func TestReplay(t *testing.T) {
 					Note string
 				}
 			}
-			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.ID != id || got.Stage != "dead" ||
+			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.ID != id ||
+				got.Stage != "dead" ||
 				got.Replays != 1 || got.ReplayRefused != "too late" ||
 				!got.Edited.At.Equal(now()) || got.Edited.Note != "a title" {
-				t.Errorf("got %s, %v, want the dead message %s with its refusal and its edit", w.Body, err, id)
+				t.Errorf("got %s, %v, want the dead message %s with its refusal and its edit",
+					w.Body, err, id)
 			}
 		})
 	}
@@ -153,24 +165,30 @@ func TestEdit(t *testing.T) {
 		"another key":      {"", "article /b 4", 422, `its key is \"/b\"`},
 		"another contract": {"", "picture /a 4", 422, `the contract \"picture\"`},
 		"not XML":          {"", "x", 400, "not XML"},
-		"too large":        {"", strings.Repeat("x", 101), 413, "over 100 bytes (maxBody in weir.yaml)"},
-		"a long note":      {"?note=" + strings.Repeat("x", 501), "article /a 4", 400, "may have 500"},
-		"force":            {"?force=2", "article /a 4", 400, ""},
+		"too large": {"", strings.Repeat("x", 101), 413,
+			"over 100 bytes (maxBody in weir.yaml)"},
+		"a long note": {"?note=" + strings.Repeat("x", 501), "article /a 4", 400,
+			"may have 500"},
+		"force": {"?force=2", "article /a 4", 400, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := newDead()
 			w := d.postChange(id+"/edit"+c.query, c.body)
-			if w.Code != c.status || (c.status == 202) != (len(d.asked) == 1) || len(d.asked) != d.called ||
+			if w.Code != c.status || (c.status == 202) != (len(d.asked) == 1) ||
+				len(d.asked) != d.called ||
 				!strings.Contains(w.Body.String(), c.part) {
 				t.Fatalf("got %d %s, the replays %+v and %d calls; want %d with %q, and one replay and one call only "+
 					"if 202", w.Code, w.Body, d.asked, d.called, c.status, c.part)
 			}
+
 			if c.status != 202 {
 				return
 			}
+
 			o := d.asked[0]
-			if e := o.Edit; e == nil || string(e.Body) != c.body || e.ContentType != "text/xml" || e.Version != "4" ||
+			if e := o.Edit; e == nil || string(e.Body) != c.body || e.ContentType != "text/xml" ||
+				e.Version != "4" ||
 				(e.Note == "typo") != (name == "with a note") || o.Force != (name == "by force") {
 				t.Errorf("got the replay %+v with the edit %+v; want the body %q, version 4, and the options of "+
 					"the address", o,

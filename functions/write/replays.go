@@ -36,10 +36,12 @@ func (f *Replays) serveReplay(w http.ResponseWriter, r *http.Request) error {
 	if err := httpio.ReadJSON(w, r, &in); err != nil {
 		return err
 	}
+
 	spec, err := buildSpec(in)
 	if err != nil {
 		return err
 	}
+
 	if in.DryRun {
 		plan, err := f.Jobs.Plan(r.Context(), spec)
 		if err == nil {
@@ -47,38 +49,46 @@ func (f *Replays) serveReplay(w http.ResponseWriter, r *http.Request) error {
 		}
 		return err
 	}
+
 	job, err := f.Jobs.Start(r.Context(), spec)
 	if err != nil {
 		return err
 	}
+
 	w.Header().Set("Location", httpio.BaseURL(r)+"/api/replays/"+job.ID)
 	httpio.WriteJSON(w, http.StatusAccepted, job)
 	f.Logger.Info("write: bulk replay begun", "invocation_id", httpio.InvocationID(r))
+
 	return nil
 }
 
 // buildSpec returns the requested job, with defaults for missing fields.
 func buildSpec(in wire.ReplayRequest) (replay.Spec, error) {
-	s := replay.Spec{RatePerMinute: replay.DefaultRate, StopAtErrorRate: replay.DefaultErrorRate, Force: in.Force,
-		Reason: strings.TrimSpace(in.Reason)}
+	s := replay.Spec{RatePerMinute: replay.DefaultRate, StopAtErrorRate: replay.DefaultErrorRate,
+		Force: in.Force, Reason: strings.TrimSpace(in.Reason)}
 	if in.Filter == nil {
-		return s, invalidError("filter", "a filter is needed; an empty filter selects all dead messages")
+		return s, invalidError("filter",
+			"a filter is needed; an empty filter selects all dead messages")
 	}
+
 	n := in.Filter
-	form := selectionForm{key: n.Key, contract: n.Contract, fingerprint: n.Fingerprint, lane: n.Lane, from: n.From,
-		to: n.To}
+	form := selectionForm{key: n.Key, contract: n.Contract, fingerprint: n.Fingerprint,
+		lane: n.Lane, from: n.From, to: n.To}
 	if _, err := form.checkTexts(); err != nil {
 		return s, err
 	}
+
 	selected := form.selection()
 	s.Filter = replay.Filter{Key: selected.Key, Lane: selected.Lane, Contract: selected.Contract,
 		Fingerprint: selected.Fingerprint, From: selected.From, To: selected.To}
 	if in.RatePerMinute != nil {
 		s.RatePerMinute = *in.RatePerMinute
 	}
+
 	if in.StopAtErrorRate != nil {
 		s.StopAtErrorRate = *in.StopAtErrorRate
 	}
+
 	return s, nil
 }
 
@@ -102,6 +112,7 @@ func (f *CancelReplays) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
+
 	httpio.WriteJSON(w, http.StatusOK, job)
 	f.Logger.Info("write: bulk replay cancelled", "invocation_id", httpio.InvocationID(r))
 }

@@ -18,7 +18,8 @@ import (
 type jobs struct {
 	specs   []replay.Spec // the arguments of the calls of Start and Plan
 	planned bool          // true = Plan was called
-	err     error         // the error of each method; Cancel of an unknown job returns NotFound instead
+	// the error of each method; Cancel of an unknown job returns NotFound instead
+	err error
 }
 
 func (f *jobs) Start(_ context.Context, s replay.Spec) (replay.Job, error) {
@@ -46,6 +47,7 @@ func (f *jobs) serveRequest(method, address, body string) *httptest.ResponseReco
 	r.Header.Set("Content-Type", "application/json")
 	w := httptest.NewRecorder()
 	mux.ServeHTTP(w, r)
+
 	return w
 }
 
@@ -53,8 +55,8 @@ func TestReplays(t *testing.T) {
 	t.Parallel()
 	lane, from := 3, time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	plain := replay.Spec{RatePerMinute: 60, StopAtErrorRate: 0.5}
-	all := replay.Spec{Filter: replay.Filter{Key: "/a", Lane: &lane, Contract: "article", Fingerprint: "0123456789ab",
-		From: from, To: from.Add(time.Hour)},
+	all := replay.Spec{Filter: replay.Filter{Key: "/a", Lane: &lane, Contract: "article",
+		Fingerprint: "0123456789ab", From: from, To: from.Add(time.Hour)},
 		RatePerMinute: 600, StopAtErrorRate: 0, Force: true, Reason: "mended"}
 	for name, c := range map[string]struct {
 		body   string
@@ -84,25 +86,32 @@ func TestReplays(t *testing.T) {
 			if w.Code != c.status {
 				t.Fatalf("got %d %s, want %v", w.Code, w.Body, c.status)
 			}
+
 			if w.Code >= 400 {
 				if len(f.specs) != 0 {
 					t.Errorf("a refused request began the jobs %+v, want none", f.specs)
 				}
 				return
 			}
+
 			got := f.specs[0]
 			if want := c.want.Filter.Lane; want != nil && *got.Filter.Lane == *want {
 				got.Filter.Lane = want
 			}
+
 			if got != c.want || f.planned != (name == "DryRun") {
-				t.Errorf("got %+v and a plan: %t; want %+v and a plan: %t", got, f.planned, c.want, name == "DryRun")
+				t.Errorf("got %+v and a plan: %t; want %+v and a plan: %t", got, f.planned, c.want,
+					name == "DryRun")
 			}
+
 			var answer map[string]any
 			if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
 				t.Fatal(err)
 			}
+
 			if f.planned && answer["count"] != 7.0 || !f.planned &&
-				(answer["id"] != "one" || w.Header().Get("Location") != "http://example.com/api/replays/one") {
+				(answer["id"] != "one" ||
+					w.Header().Get("Location") != "http://example.com/api/replays/one") {
 				t.Errorf("got %v with %v, want the number 7 for a plan, or the id and the address of a job", answer,
 					w.Header())
 			}
@@ -112,8 +121,8 @@ func TestReplays(t *testing.T) {
 
 func TestReplays_PassesErrorsOn(t *testing.T) {
 	t.Parallel()
-	for kind, status := range map[weir.Kind]int{weir.Conflict: 409, weir.Invalid: 422, weir.Unavailable: 503,
-		weir.Internal: 500} {
+	for kind, status := range map[weir.Kind]int{weir.Conflict: 409, weir.Invalid: 422,
+		weir.Unavailable: 503, weir.Internal: 500} {
 		f := &jobs{err: &weir.Error{Kind: kind, Message: "no"}}
 		for _, body := range []string{`{"filter":{}}`, `{"filter":{},"dryRun":true}`} {
 			if w := f.serveRequest(http.MethodPost, "/api/replays", body); w.Code != status ||
@@ -121,6 +130,7 @@ func TestReplays_PassesErrorsOn(t *testing.T) {
 				t.Errorf("got %d %s, want status %v and no Location", w.Code, w.Body, status)
 			}
 		}
+
 		if w := f.serveRequest(http.MethodDelete, "/api/replays/one", ""); w.Code != status {
 			t.Errorf("got %d %s, want %v", w.Code, w.Body, status)
 		}
@@ -134,6 +144,7 @@ func TestCancelReplays(t *testing.T) {
 		!strings.Contains(w.Body.String(), `"state":"cancelled"`) {
 		t.Errorf(`got %d %s, want status 200 and "state":"cancelled"`, w.Code, w.Body)
 	}
+
 	if w := f.serveRequest(http.MethodDelete, "/api/replays/other", ""); w.Code != 404 {
 		t.Errorf("got %d %s, want 404", w.Code, w.Body)
 	}

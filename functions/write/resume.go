@@ -34,10 +34,12 @@ func (f *Resume) resumeTarget(w http.ResponseWriter, r *http.Request) ([]weir.Pa
 	if err := httpio.ReadJSON(w, r, &in); err != nil {
 		return nil, err
 	}
+
 	lanes, key, err := in.resolveLanes(f.Lanes, f.LaneOf)
 	if err != nil {
 		return nil, err
 	}
+
 	err = forEachLane(lanes, func(i int) error {
 		err := f.Pauser.Resume(r.Context(), lanes[i], key)
 		if err == nil {
@@ -45,9 +47,11 @@ func (f *Resume) resumeTarget(w http.ResponseWriter, r *http.Request) ([]weir.Pa
 		}
 		return err
 	})
+
 	f.Logger.Info("write: resumed", "lane", lanes, "key", key, "err", err)
 	if err != nil {
 		return nil, err
 	}
+
 	return f.Pauser.ReadPauses(r.Context())
 }

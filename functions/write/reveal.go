@@ -11,17 +11,19 @@ import (
 	"weir/internal/weir"
 )
 
-// Bodies reads messages with their bodies. LoadEditedMessage returns the error NotFound if the message was not edited.
+// Bodies reads messages with their bodies. LoadEditedMessage returns the error NotFound if the
+// message was not edited.
 type Bodies interface {
 	LoadMessage(ctx context.Context, id weir.ID) (weir.Message, error)
 	LoadEditedMessage(ctx context.Context, id weir.ID) (weir.Message, error)
 }
 
-// Reveal serves POST /api/messages/{id}/reveal. The answer is the stored body, including the redacted values. With the
-// parameter as=text, the answer is the body as UTF-8 text. All fields are needed.
+// Reveal serves POST /api/messages/{id}/reveal. The answer is the stored body, including the
+// redacted values. With the parameter as=text, the answer is the body as UTF-8 text. All fields are
+// needed.
 //
-// A reveal changes nothing. The method is nevertheless POST, because a reveal needs the key of functions/write and an
-// entry in the audit log.
+// A reveal changes nothing. The method is nevertheless POST, because a reveal needs the key of
+// functions/write and an entry in the audit log.
 type Reveal struct {
 	Bodies Bodies
 	Logger *slog.Logger
@@ -34,6 +36,7 @@ func (f *Reveal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		httpio.WriteError(w, r, f.Logger, err)
 		return
 	}
+
 	w.Header().Set("Cache-Control", "no-store") // so that no cache keeps the redacted values
 	httpio.WriteBody(w, m)
 }
@@ -43,6 +46,7 @@ func (f *Reveal) loadMessage(r *http.Request) (weir.Message, error) {
 	if err != nil {
 		return weir.Message{}, err
 	}
+
 	load := f.Bodies.LoadMessage
 	switch r.URL.Query().Get("which") {
 	case "", "accepted":
@@ -51,19 +55,24 @@ func (f *Reveal) loadMessage(r *http.Request) (weir.Message, error) {
 	default:
 		return weir.Message{}, revealError("which must be accepted or edited")
 	}
+
 	as := r.URL.Query().Get("as")
 	if as != "" && as != "text" {
 		return weir.Message{}, revealError("as must be text, or left out")
 	}
+
 	m, err := load(r.Context(), id)
 	if err != nil || as == "" {
 		return m, err
 	}
+
 	text, err := contract.Text(m.ContentType, m.Body)
 	if err != nil { // the Content-Type is not XML, or the encoding is unknown or wrong
 		text = strings.ToValidUTF8(string(m.Body), "\uFFFD")
 	}
+
 	m.Body, m.ContentType = []byte(strings.TrimLeft(text, " ")), "text/plain; charset=utf-8"
+
 	return m, nil
 }
 

@@ -73,12 +73,14 @@ func (a *App) openAccount(calls *azure.Counter, o appOptions) error {
 	}
 
 	s := &a.settings
-	opened, err := azure.Open(azure.Config{ConnectionString: string(s.Storage), Identity: s.Identity,
-		Prefix: s.Prefix, HasFiles: s.Intake.Files != nil, Counter: calls})
+	opened, err := azure.Open(azure.Config{ConnectionString: string(s.Storage),
+		Identity: s.Identity, Prefix: s.Prefix, HasFiles: s.Intake.Files != nil, Counter: calls})
 	if err != nil {
 		return err // a.account stays nil: an interface with a nil pointer would not be nil
 	}
+
 	a.account = azureAccount{opened}
+
 	return nil
 }
 
@@ -86,8 +88,8 @@ func (a *App) openAccount(calls *azure.Counter, o appOptions) error {
 // wrong name of a folder is not taken for an empty store.
 var errNoStore = errors.New("there is no store in the folder; weir serve --data makes it")
 
-// openFolder opens the store of the folder. Only a server must have the folder itself; a command can
-// use it through the process that has it.
+// openFolder opens the store of the folder. Only a server must have the folder itself; a command
+// can use it through the process that has it.
 func (a *App) openFolder(o appOptions) error {
 	dir, options := a.settings.Data, embedded.Options{Program: o.program, OnBroken: a.reportBroken}
 	if o.isServer {
@@ -102,13 +104,16 @@ func (a *App) openFolder(o appOptions) error {
 	if !embedded.Exists(dir) {
 		return fmt.Errorf("%s: %w", dir, errNoStore)
 	}
+
 	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
 	defer cancel()
 	opened, err := folder.Open(ctx, dir, options)
 	if err != nil {
 		return err
 	}
+
 	a.account = folderAccount{opened}
+
 	return nil
 }
 

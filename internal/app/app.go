@@ -25,15 +25,17 @@ import (
 
 // App has the parts of the process that need no connection.
 type App struct {
-	settings    Settings
-	log         *slog.Logger
-	budgets     budgets
-	contracts   *contract.Set
-	transport   http.RoundTripper // connection to the CMS; nil = delivery.url or its headers are wrong
-	sender      *steps.Sender     // makes the attempts of messages and of trials; nil = wrong settings
-	keeper      *signin.Keeper    // nil = the settings have no sign-in to the CMS
-	account     account           // nil = its settings are wrong or missing
-	broken      chan error        // gets an error if the account cannot be used any more
+	settings  Settings
+	log       *slog.Logger
+	budgets   budgets
+	contracts *contract.Set
+	// connection to the CMS; nil = delivery.url or its headers are wrong
+	transport http.RoundTripper
+	// makes the attempts of messages and of trials; nil = wrong settings
+	sender      *steps.Sender
+	keeper      *signin.Keeper // nil = the settings have no sign-in to the CMS
+	account     account        // nil = its settings are wrong or missing
+	broken      chan error     // gets an error if the account cannot be used any more
 	calendar    *calendar.Calendar
 	instruments *instruments
 	damages     *lane.Damages
@@ -68,14 +70,15 @@ type appOptions struct {
 	isServer      bool   // the process must have the folder alone, and makes it if it is missing
 }
 
-// problems has the errors of the settings, with a field for each part of the App; nil = the part has no error.
+// problems has the errors of the settings, with a field for each part of the App; nil = the part
+// has no error.
 type problems struct{ settings, contracts, storage, cms error }
 
 // isNone reports whether no part but storage has an error.
 func (p problems) isNone() bool { return errors.Join(p.settings, p.contracts, p.cms) == nil }
 
-// prepareApp makes those parts of an App whose settings are valid, so that `weir check` can report the problems of all
-// parts.
+// prepareApp makes those parts of an App whose settings are valid, so that `weir check` can report
+// the problems of all parts.
 func prepareApp(env func(string) string, log *slog.Logger) (*App, problems) {
 	return prepareAppWith(env, log, appOptions{program: "weir"})
 }
@@ -92,6 +95,7 @@ func prepareAppWith(env func(string) string, log *slog.Logger, o appOptions) (*A
 		signIn:       readSignIn(env),
 		fixedSecrets: settings.fixedSecrets(env),
 	}
+
 	a.calendar, _ = calendar.New(settings.Calendar) // loadSettings has already returned this error
 	storageCalls := &azure.Counter{}
 	a.instruments = newInstruments(&settings, a.calendar, storageCalls, a.countWaitingEvents)
@@ -102,12 +106,15 @@ func prepareAppWith(env func(string) string, log *slog.Logger, o appOptions) (*A
 			contract.Limits{MaxBody: int64(settings.MaxBody), Memory: a.budgets.parse})
 		found.contracts = settings.addPositions(found.contracts)
 	}
+
 	if settings.Storage != "" || !settings.Identity.IsZero() || settings.Data != "" {
 		found.storage = a.openAccount(storageCalls, o)
 	}
+
 	if settings.Delivery.URL != "" {
 		found.cms = settings.addPositions(a.openCMS(o.withoutSignIn))
 	}
+
 	if a.transport != nil && (a.contracts != nil || found.contracts != nil) {
 		sender, err := a.compileSender()
 		if a.contracts != nil && err == nil {
@@ -115,10 +122,12 @@ func prepareAppWith(env func(string) string, log *slog.Logger, o appOptions) (*A
 		}
 		found.contracts = errors.Join(found.contracts, settings.addPositions(err))
 	}
+
 	return a, found
 }
 
-// NewForCommand returns the App of a command. The App logs to the handler "local". The caller must call Close.
+// NewForCommand returns the App of a command. The App logs to the handler "local". The caller must
+// call Close.
 func NewForCommand(ctx context.Context, env func(string) string, local slog.Handler) (*App, error) {
 	setGCPercent(env)
 	limitMemory(env, os.DirFS("/"))
@@ -129,7 +138,9 @@ func NewForCommand(ctx context.Context, env func(string) string, local slog.Hand
 		flushExport(ctx, export)
 		return nil, err
 	}
+
 	a.startExport(ctx, export)
+
 	return a, nil
 }
 
@@ -142,7 +153,8 @@ func (a *App) Close(ctx context.Context) {
 // PollConfig returns the settings of the command `weir poll`.
 func (a *App) PollConfig() poll.Config { return a.settings.pollConfig() }
 
-// DefaultPollConfig returns the settings of the command `weir poll` for a weir.yaml without such settings.
+// DefaultPollConfig returns the settings of the command `weir poll` for a weir.yaml without such
+// settings.
 func DefaultPollConfig() poll.Config {
 	s := defaultSettings()
 	return s.pollConfig()
@@ -153,13 +165,14 @@ func (a *App) Lanes() epochs.Epoch {
 	return epochs.Epoch{Lanes: a.settings.Lanes, Fold: a.settings.Fold.rules}
 }
 
-// ClosedUntil reports whether the calendar is closed now, and returns the reason and the end of the closed time.
+// ClosedUntil reports whether the calendar is closed now, and returns the reason and the end of the
+// closed time.
 func (a *App) ClosedUntil() (closed bool, reason string, until time.Time) {
 	return a.calendar.At(time.Now())
 }
 
-// processName returns a name of this process for operators. The name has two parts: the id of the instance (or the host
-// name, if there is no such id), and the process id.
+// processName returns a name of this process for operators. The name has two parts: the id of the
+// instance (or the host name, if there is no such id), and the process id.
 func (a *App) processName() string {
 	name := a.instance
 	if name == "" {
@@ -168,8 +181,8 @@ func (a *App) processName() string {
 	return fmt.Sprintf("%.40s-%d", name, os.Getpid())
 }
 
-// countWaitingEvents returns the approximate number of events that this process still has to send to receivers of
-// events.
+// countWaitingEvents returns the approximate number of events that this process still has to send
+// to receivers of events.
 func (a *App) countWaitingEvents() int {
 	if r := a.running.Load(); r != nil {
 		return r.notifier.Waiting()

@@ -14,11 +14,13 @@ import (
 )
 
 func (a *App) newAuditLog(table storage.Table) *audit.Log {
-	return &audit.Log{Table: table, Keep: time.Duration(a.settings.AuditRetention), Now: time.Now, Logger: a.log}
+	return &audit.Log{Table: table, Keep: time.Duration(a.settings.AuditRetention), Now: time.Now,
+		Logger: a.log}
 }
 
-// The list "changing" names the functions whose changes are recorded in the audit log. functions/receive and
-// functions/batches are not in the list, because storage already keeps each message and each batch.
+// The list "changing" names the functions whose changes are recorded in the audit log.
+// functions/receive and functions/batches are not in the list, because storage already keeps each
+// message and each batch.
 var changing = []string{"cancel", "move", "write", "schedules"}
 
 func (r *running) auditChanges(table []route) []route {
@@ -35,8 +37,8 @@ func (r *running) newAuditWrapper() audit.Wrapper {
 	return audit.Wrapper{Log: r.audit, SignIn: r.signIn, Proofs: r.proofs, Pace: audit.NewPace()}
 }
 
-// openPathsVariable is the setting with the paths that need no sign-in, separated by spaces. The template sets it.
-// Without it, the paths are those of the template's default.
+// openPathsVariable is the setting with the paths that need no sign-in, separated by spaces. The
+// template sets it. Without it, the paths are those of the template's default.
 const openPathsVariable = "WEIR_SIGN_IN_OPEN_PATHS"
 
 // readSignIn reads whether the platform requires sign-in, and on which paths it does not.
@@ -55,9 +57,11 @@ func (a *App) RecordCommand(ctx context.Context, action string, detail map[strin
 	if text, err := json.Marshal(detail); err == nil {
 		e.Detail = string(text)
 	}
+
 	if u, err := user.Current(); err == nil {
 		e.Principal = u.Username
 	}
+
 	e.From, _ = os.Hostname() // "" if the machine has no name
 	a.newAuditLog(a.account.Table()).Record(ctx, e)
 }

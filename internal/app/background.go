@@ -19,18 +19,20 @@ import (
 	"weir/internal/wire"
 )
 
-// newNotifier sets the store's Notifier to a new sender of callbacks and events, and returns the sender.
+// newNotifier sets the store's Notifier to a new sender of callbacks and events, and returns the
+// sender.
 func (a *App) newNotifier(store *lane.Store) *notify.Sender {
 	receivers, _ := a.settings.eventReceivers() // loadSettings has checked the receivers
 	callbacks, _ := a.settings.callbackRules()  // loadSettings has checked the rules
-	sender := notify.New(notify.Config{Store: store, Leases: a.account.Leases(), Receivers: receivers,
+	sender := notify.New(notify.Config{Store: store, Leases: a.account.Leases(),
+		Receivers: receivers,
 		Callbacks: callbacks, Observer: a.instruments.notified, Now: time.Now, Log: a.log})
 	store.Notifier = sender
 	return sender
 }
 
-// startNotifier is newNotifier for a long-running process. It also starts the sending of events that remain in the
-// lanes of earlier epochs.
+// startNotifier is newNotifier for a long-running process. It also starts the sending of events
+// that remain in the lanes of earlier epochs.
 func (a *App) startNotifier(ctx context.Context, store *lane.Store) *notify.Sender {
 	sender := a.newNotifier(store)
 	go func() {
@@ -39,11 +41,12 @@ func (a *App) startNotifier(ctx context.Context, store *lane.Store) *notify.Send
 			a.log.Warn("notify: earlier outboxes not looked at", "err", err)
 		}
 	}()
+
 	return sender
 }
 
-// closeNotifier closes the notifier. Before that, it lets the notifier send the events that are due, for at most half
-// of stopTimeout.
+// closeNotifier closes the notifier. Before that, it lets the notifier send the events that are
+// due, for at most half of stopTimeout.
 func closeNotifier(ctx context.Context, sender *notify.Sender) error {
 	limited, cancel := context.WithTimeout(ctx, stopTimeout/2)
 	defer cancel()
@@ -51,8 +54,8 @@ func closeNotifier(ctx context.Context, sender *notify.Sender) error {
 	return sender.Close(ctx)
 }
 
-// deadReceivers is a notifier that returns the receivers of events about dead messages, but sends no event. A command
-// that uses deadReceivers stores the events, and other processes send them.
+// deadReceivers is a notifier that returns the receivers of events about dead messages, but sends
+// no event. A command that uses deadReceivers stores the events, and other processes send them.
 type deadReceivers struct{ *notify.Sender }
 
 // WakeOutbox implements lane.Notifier.
@@ -66,7 +69,8 @@ func (a *App) newSchedules(p *pipeline) *recur.Runner {
 	return recur.New(recur.Config{
 		Store:     p.newScheduleStore(),
 		Log:       tracedLog{p.appender, p.store.Messages(), a.instruments.export},
-		Contracts: a.contracts, Waker: p.waker.Filed(), Now: time.Now, Skew: a.account.Skew, Logger: a.log,
+		Contracts: a.contracts, Waker: p.waker.Filed(), Now: time.Now, Skew: a.account.Skew,
+		Logger: a.log,
 		Limits: a.settings.Schedules.recurLimits(),
 	})
 }
@@ -94,9 +98,12 @@ func (r *running) newReplays() *replay.Runner {
 		defer cancel()
 		return r.notifier.ReplayFinished(ctx, j.ID, j.FinishedAt, j)
 	}
+
 	return replay.New(replay.Config{
-		Store: r.store, Log: replay.LogOf(r.store), Leases: r.account.Leases(), Lease: time.Duration(r.settings.Lease),
-		Wake: r.waker.Ring, Finished: finished, Interval: r.settings.Delivery.Rate.interval(), Now: time.Now,
+		Store: r.store, Log: replay.LogOf(r.store), Leases: r.account.Leases(),
+		Lease: time.Duration(r.settings.Lease),
+		Wake:  r.waker.Ring, Finished: finished, Interval: r.settings.Delivery.Rate.interval(),
+		Now:    time.Now,
 		Logger: r.log,
 	})
 }
@@ -108,34 +115,42 @@ type tracedParts struct {
 }
 
 // AppendInOrder implements batch.Log.
-func (l tracedParts) AppendInOrder(ctx context.Context, drafts []lane.Draft) (receipts []lane.Receipt, errs []error) {
+func (l tracedParts) AppendInOrder(ctx context.Context,
+	drafts []lane.Draft) (receipts []lane.Receipt, errs []error) {
 	messages := make([]*weir.Message, len(drafts))
 	for i := range drafts {
 		messages[i] = &drafts[i].Message
 	}
+
 	l.export.FileAll(ctx, messages, func(ctx context.Context) []error {
 		receipts, errs = l.Appender.AppendInOrder(ctx, drafts)
 		return errs
 	})
+
 	return receipts, errs
 }
 
 func (r *running) newBatches() *batch.Runner {
 	cfg := batch.Config{
-		Store: r.store, Blobs: r.account.Bodies(), Leases: r.account.Leases(), Lease: time.Duration(r.settings.Lease),
+		Store: r.store, Blobs: r.account.Bodies(), Leases: r.account.Leases(),
+		Lease:     time.Duration(r.settings.Lease),
 		Contracts: r.contracts, MaxBody: int64(r.settings.MaxBody),
 		Filer: r.newFiler(tracedAppender{r.appender, r.instruments.export}, r.upstreams),
 		Log:   tracedParts{r.appender, r.instruments.export},
-		Wake:  r.waker.Filed().Ring, Refused: submissions{r.instruments, history.WayBatch}.Refused, Now: time.Now, Logger: r.log,
+		Wake:  r.waker.Filed().Ring, Refused: submissions{r.instruments, history.WayBatch}.Refused,
+		Now: time.Now, Logger: r.log,
 	}
+
 	if r.settings.Intake.Files != nil {
 		cfg.FinishFile = func(ctx context.Context, b wire.Batch, file string) error {
 			return r.inbox.FinishBatch(ctx, b, file)
 		}
 	}
+
 	if r.upstreams != nil {
 		cfg.Quotas = r.upstreams
 	}
+
 	return batch.New(cfg)
 }
 
@@ -145,14 +160,19 @@ func (r *running) newInbox() *inbox.Collector {
 	if s == nil {
 		return nil
 	}
+
 	return inbox.New(inbox.Config{
 		Inbox: r.account.Inbox(), Accepted: r.account.Accepted(), Rejected: r.account.Rejected(),
 		Leases: r.account.Leases(), Lease: time.Duration(r.settings.Lease),
 		Filer:   r.newFiler(tracedAppender{r.appender, r.instruments.export}, r.upstreams),
-		Batches: r.batches, Messages: r.store.Messages(), CanSplit: len(r.contracts.SplitPaths()) > 0,
-		MaxBody: int64(r.settings.MaxBody), Quiet: time.Duration(s.Quiet), Folders: s.inboxFolders(), RefusesOthers: s.Others == refuseOthers,
+		Batches: r.batches, Messages: r.store.Messages(),
+		CanSplit: len(r.contracts.SplitPaths()) > 0,
+		MaxBody:  int64(r.settings.MaxBody), Quiet: time.Duration(s.Quiet),
+		Folders: s.inboxFolders(), RefusesOthers: s.Others == refuseOthers,
 		Retention: time.Duration(s.retentionOrDefault()),
-		Wake:      r.waker.Filed().Ring, Refused: submissions{r.instruments, history.WayFile}.Refused, Now: time.Now, Logger: r.log,
+		Wake:      r.waker.Filed().Ring,
+		Refused:   submissions{r.instruments, history.WayFile}.Refused, Now: time.Now,
+		Logger: r.log,
 	})
 }
 
@@ -161,11 +181,12 @@ func (r *running) startHistory() *history.Keeper {
 		Between: r.settings.Delivery.Rate.interval(), Now: time.Now, Log: r.log})
 }
 
-// retentionShare is the time for which retention works on one lane before it turns to the next lane.
+// retentionShare is the time for which retention works on one lane before it turns to the next
+// lane.
 const retentionShare = 5 * time.Second
 
-// newUpkeep returns the clean-up of this process. Jobs of parts that the process does not have are left
-// out: other processes do them.
+// newUpkeep returns the clean-up of this process. Jobs of parts that the process does not have are
+// left out: other processes do them.
 func (r *running) newUpkeep() *upkeep.Keeper { return r.newKeeper(r.account.LeaseBlobs()) }
 
 func (r *running) newKeeper(leases upkeep.LeaseBlobs) *upkeep.Keeper {
@@ -177,12 +198,15 @@ func (r *running) newKeeper(leases upkeep.LeaseBlobs) *upkeep.Keeper {
 		History:   history.Expiry{Table: r.store.Table, Now: time.Now},
 		Replays:   replay.Expiry{Table: r.store.Table, Now: time.Now},
 		Schedules: r.newScheduleStore()}
+
 	if r.batches != nil {
 		parts.Batches = r.batches
 	}
+
 	if r.inbox != nil {
 		parts.Files = r.inbox
 	}
+
 	return upkeep.New(upkeep.Config{Retention: retention, Lanes: s.Lanes, Jobs: upkeep.Jobs(parts),
 		Table: r.store.Table, JobsAt: r.upkeepAt, Now: time.Now, Logger: r.log})
 }

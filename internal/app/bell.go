@@ -11,8 +11,8 @@ import (
 )
 
 // bell takes the place of the queue of tickets in a process that has its storage alone: no other
-// process could receive a ticket, so the ticket rings in this process, at the time at which it would
-// become visible in the queue. It implements ticket.Queue.
+// process could receive a ticket, so the ticket rings in this process, at the time at which it
+// would become visible in the queue. It implements ticket.Queue.
 type bell struct {
 	log    *slog.Logger
 	mu     sync.Mutex
@@ -41,6 +41,7 @@ func (b *bell) Put(_ context.Context, text string, delay time.Duration) error {
 	if ring == nil {
 		return nil
 	}
+
 	b.last++
 	number := b.last
 	b.timers[number] = time.AfterFunc(delay, func() {
@@ -49,6 +50,7 @@ func (b *bell) Put(_ context.Context, text string, delay time.Duration) error {
 			ring(lane)
 		}
 	})
+
 	return nil
 }
 

@@ -23,6 +23,7 @@ func TestBell_RingsWhenATicketBecomesVisible(t *testing.T) {
 			lane  int
 			after time.Duration
 		}
+
 		var got []ring
 		put := func(lane int, delay time.Duration) {
 			t.Helper()
@@ -30,12 +31,14 @@ func TestBell_RingsWhenATicketBecomesVisible(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+
 		put(0, 0) // not connected yet: it has no effect
 		b.connect(func(lane int) {
 			mu.Lock()
 			defer mu.Unlock()
 			got = append(got, ring{lane, time.Since(start)})
 		})
+
 		put(2, 5*time.Second)
 		put(1, 0)
 		put(ticket.AllLanes, time.Minute)
@@ -51,6 +54,7 @@ func TestBell_RingsWhenATicketBecomesVisible(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("got the rings %v, want %v", got, want)
 		}
+
 		if b.Put(t.Context(), "no ticket", 0) == nil {
 			t.Error("got no error for a text that is no ticket")
 		}

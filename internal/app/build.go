@@ -7,8 +7,8 @@ import (
 	"weir/internal/telemetry"
 )
 
-// Build is the version and the commit that the go command recorded in the binary. A value is "unknown" if the go
-// command recorded none.
+// Build is the version and the commit that the go command recorded in the binary. A value is
+// "unknown" if the go command recorded none.
 type Build struct{ Version, Commit string }
 
 // ReadBuild returns the build of this binary.
@@ -25,6 +25,7 @@ func describeBuild(info *debug.BuildInfo) Build {
 	if b.Version == "" {
 		b.Version = "unknown"
 	}
+
 	var at, changed string
 	for _, setting := range info.Settings {
 		switch setting.Key {
@@ -38,7 +39,9 @@ func describeBuild(info *debug.BuildInfo) Build {
 			}
 		}
 	}
+
 	b.Commit += at + changed
+
 	return b
 }
 

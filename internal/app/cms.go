@@ -15,14 +15,15 @@ import (
 	"weir/internal/steps"
 )
 
-// signInSettings has the settings of the sign-in to the CMS: one of the ways of package signin, or Steps. Send, Cookies
-// and For belong to Steps.
+// signInSettings has the settings of the sign-in to the CMS: one of the ways of package signin, or
+// Steps. Send, Cookies and For belong to Steps.
 type signInSettings struct {
 	signin.Settings `yaml:",inline"`
 	Steps           steps.Source `yaml:"steps"`
-	Send            steps.Source `yaml:"send"`    // headers of each request after the sign-in
-	Cookies         bool         `yaml:"cookies"` // true = each request has the cookies of the sign-in
-	For             steps.Source `yaml:"for"`     // time for which the sign-in is valid
+	Send            steps.Source `yaml:"send"` // headers of each request after the sign-in
+	// true = each request has the cookies of the sign-in
+	Cookies bool         `yaml:"cookies"`
+	For     steps.Source `yaml:"for"` // time for which the sign-in is valid
 }
 
 func (s *signInSettings) isSet() bool {
@@ -34,8 +35,8 @@ func (s *signInSettings) isRenewable() bool {
 	return s.Steps.IsSet() || s.OAuth2 != nil || s.JWT != nil || s.Azure != nil
 }
 
-// asksServer reports whether a sign-in sends requests. If so, a successful sign-in shows that a server accepts the
-// credential.
+// asksServer reports whether a sign-in sends requests. If so, a successful sign-in shows that a
+// server accepts the credential.
 func (s *signInSettings) asksServer() bool {
 	return s.Steps.IsSet() || s.OAuth2 != nil || s.Azure != nil
 }
@@ -50,38 +51,46 @@ func (a *App) openCMS(withoutSignIn bool) error {
 			return err
 		}
 	}
+
 	if err := cms.CheckTarget(a.settings.Delivery.URL, a.settings.cmsHeaders()); err != nil {
 		return err
 	}
 
 	a.transport = transport
+
 	return nil
 }
 
-// newTransport returns the transport of requests to the CMS. If delivery.signIn is set, the transport signs the
-// requests in, and newTransport sets a.keeper.
+// newTransport returns the transport of requests to the CMS. If delivery.signIn is set, the
+// transport signs the requests in, and newTransport sets a.keeper.
 func (a *App) newTransport() (http.RoundTripper, error) {
 	d := &a.settings.Delivery
 	config, err := d.TLS.NewConfig()
 	if err != nil {
 		return nil, fmt.Errorf("delivery.tls: %w", err)
 	}
+
 	transport := cms.NewTransport(config)
 	if !d.SignIn.isSet() {
 		return transport, nil
 	}
+
 	for name := range d.Headers {
 		if strings.EqualFold(name, "Authorization") {
-			return nil, errors.New("delivery.signIn and the header Authorization in delivery.headers " +
-				"exclude each other")
+			return nil, errors.New(
+				"delivery.signIn and the header Authorization in delivery.headers " +
+					"exclude each other")
 		}
 	}
+
 	source, err := a.newSignInSource(transport)
 	if err != nil {
 		return nil, err
 	}
+
 	a.keeper = signin.NewKeeper(source, time.Now)
 	a.keeper.WarnBy(func(doubt string) { a.log.Warn("cms: lifetime of the sign-in", "err", doubt) })
+
 	return signin.NewTransport(transport, a.keeper), nil
 }
 
@@ -91,14 +100,18 @@ func (a *App) newSignInSource(transport http.RoundTripper) (signin.Source, error
 		if d.SignIn.Send.IsSet() || d.SignIn.For.IsSet() || d.SignIn.Cookies {
 			return nil, errors.New("delivery.signIn: send, cookies and for belong to steps")
 		}
-		return d.SignIn.NewSource(signin.Tools{Transport: transport, Azure: a.settings.Identity.NewTokenSource(),
-			Now: time.Now})
+		return d.SignIn.NewSource(signin.Tools{Transport: transport,
+			Azure: a.settings.Identity.NewTokenSource(), Now: time.Now})
 	}
+
 	if d.SignIn.IsSet() {
-		return nil, errors.New("delivery.signIn has steps and a second way to sign in; keep one of them")
+		return nil, errors.New(
+			"delivery.signIn has steps and a second way to sign in; keep one of them")
 	}
-	return steps.NewSignIn(steps.SignInConfig{File: a.settings.file, URL: d.URL, Steps: d.SignIn.Steps,
-		Send: d.SignIn.Send, Cookies: d.SignIn.Cookies, For: d.SignIn.For, Transport: transport,
+
+	return steps.NewSignIn(steps.SignInConfig{File: a.settings.file, URL: d.URL,
+		Steps: d.SignIn.Steps,
+		Send:  d.SignIn.Send, Cookies: d.SignIn.Cookies, For: d.SignIn.For, Transport: transport,
 		Timeout: time.Duration(d.Timeout), Now: time.Now})
 }
 
@@ -110,31 +123,43 @@ func (a *App) compileSender() (*steps.Sender, error) {
 	switch {
 	case len(contracts) > 0:
 	case d.On.IsSet():
-		return nil, errors.New("delivery.on is for the answers to steps, and no contract has steps: write success or " +
-			"answers in the contract")
+		return nil, errors.New(
+			"delivery.on is for the answers to steps, and no contract has steps: write success or " +
+				"answers in the contract")
+
 	case a.settings.LookUps.IsSet():
-		return nil, errors.New("lookups is for the steps of contracts, and no contract has steps: " +
-			"remove it, or write - use: NAME in the steps of a contract")
+		return nil, errors.New(
+			"lookups is for the steps of contracts, and no contract has steps: " +
+				"remove it, or write - use: NAME in the steps of a contract")
 	}
+
 	for _, c := range a.settings.Contracts {
 		if c.Steps.IsSet() && c.Success != "" {
-			return nil, fmt.Errorf("contracts: success of %q is for a single request; with steps write success, an "+
-				"expression, in a step", c.Name)
+			return nil, fmt.Errorf(
+				"contracts: success of %q is for a single request; with steps write success, an "+
+					"expression, in a step", c.Name)
 		}
 	}
-	cfg := steps.Config{File: a.settings.file, URL: d.URL, Method: d.Method, Headers: a.settings.cmsHeaders(),
-		Timeout: time.Duration(d.Timeout), Settle: a.settings.settleTime(), Rules: d.On, RetryAfter: d.RetryAfter,
-		MaxAnswer: int64(d.MaxAnswer), LookUps: a.settings.LookUps,
+
+	cfg := steps.Config{File: a.settings.file, URL: d.URL, Method: d.Method,
+		Headers: a.settings.cmsHeaders(),
+		Timeout: time.Duration(d.Timeout), Settle: a.settings.settleTime(), Rules: d.On,
+		RetryAfter: d.RetryAfter,
+		MaxAnswer:  int64(d.MaxAnswer), LookUps: a.settings.LookUps,
 		Contracts: contracts, Messages: a.contracts, Transport: a.transport, Now: time.Now,
 		Secrets: a.currentSecrets, CanSignInAnew: d.SignIn.isRenewable()}
+
 	if a.contracts != nil {
 		cfg.SuccessRules, cfg.Answers = a.contracts.SuccessRules(), a.contracts.Answers()
 	}
+
 	return steps.New(cfg)
 }
 
 // contractNames returns the names of the contracts in the settings, for readers of stored messages.
-func (a *App) contractNames() *lane.Contracts { return lane.NewContracts(a.contracts.FormerNames()) }
+func (a *App) contractNames() *lane.Contracts {
+	return lane.NewContracts(a.contracts.FormerNames())
+}
 
 func (s *Settings) contractDefinitions() []contract.Definition {
 	var definitions []contract.Definition
@@ -150,9 +175,10 @@ func (s *Settings) contractsWithSteps() []steps.Contract {
 		if !c.Steps.IsSet() {
 			continue
 		}
-		found = append(found, steps.Contract{Name: c.Name, Key: c.Key, Path: fmt.Sprintf("contracts[%d].steps", i),
-			Steps: c.Steps})
+		found = append(found, steps.Contract{Name: c.Name, Key: c.Key,
+			Path: fmt.Sprintf("contracts[%d].steps", i), Steps: c.Steps})
 	}
+
 	return found
 }
 

@@ -31,8 +31,9 @@ func newTestApp(t *testing.T, text string, more ...string) (*App, error) {
 	return a, errors.Join(found.settings, found.contracts, found.cms)
 }
 
-// If the value of a variable contains braces, Weir must send the braces unchanged, both in a step and in a sign-in. The
-// message of a contract without steps must also be sent unchanged, in a request that is signed in.
+// If the value of a variable contains braces, Weir must send the braces unchanged, both in a step
+// and in a sign-in. The message of a contract without steps must also be sent unchanged, in a
+// request that is signed in.
 func TestApp_Steps(t *testing.T) {
 	t.Parallel()
 	var got []string
@@ -40,26 +41,32 @@ func TestApp_Steps(t *testing.T) {
 		body, _ := io.ReadAll(r.Body)
 		got = append(
 			got,
-			strings.Join([]string{r.Method, r.URL.Path, r.Header.Get("Authorization"), string(body)}, " "),
+			strings.Join([]string{r.Method, r.URL.Path, r.Header.Get("Authorization"),
+				string(body)}, " "),
 		)
+
 		w.WriteHeader(http.StatusUnprocessableEntity)
 		_, _ = io.WriteString(w, "refused: "+r.Header.Get("Authorization")+string(body))
 	}))
+
 	t.Cleanup(cms.Close)
 	a, err := newTestApp(t, withSteps, "CMS", cms.URL, "TOKEN", "secret{{1}}", "KEY", `a"{{ key }}`)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, body := range []string{`<article path="/1"/>`, `<plain path="/1"/>`} {
 		m, err := a.contracts.Accept(t.Context(), "application/xml", []byte(body))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		r := a.sender.Send(t.Context(), weir.Delivery{Message: &m, Attempt: 1})
 		if r.Outcome != weir.OutcomeRejected || strings.Contains(r.Body+r.Reason, "secret{{1}}") {
 			t.Errorf("%s: got %+v, want the outcome rejected, and no token in its texts", body, r)
 		}
 	}
+
 	want := []string{
 		`POST /items Bearer secret{{1}} {"key":"a\"{{ key }}","path":"/1"}`,
 		`POST / Bearer secret{{1}} <plain path="/1"/>`,
@@ -80,31 +87,39 @@ func TestApp_StepsMistakes(t *testing.T) {
 			"weir.yaml: [11:49] contracts[0].steps[0].json.path: kye is not known here; did you mean key?",
 		},
 		"UnquotedAttribute": {"key: ./@path", "key: @path", "write \"@name\" or ./@name"},
-		"Unquoted":          {"\"{{ key }}\"", "{{ key }}", "an expression without quotes; write \"{{ … }}\""},
+		"Unquoted": {"\"{{ key }}\"", "{{ key }}",
+			"an expression without quotes; write \"{{ … }}\""},
 		"UnquotedCondition": {
 			"    steps:", "    steps:\n      - get: /a\n        on:\n          - { when: len(json.a ?? []) > 1, do: again }",
 			"a condition with [ or { and without quotes",
 		},
 		"MissingVariable": {"${KEY}", "${NO_KEY}", "names ${NO_KEY}, which is not set"},
 		"SecretExpression": {
-			"{{ key }}", "{{ '${KEY}' }}", "a variable of the environment cannot stand in an expression",
+			"{{ key }}", "{{ '${KEY}' }}",
+			"a variable of the environment cannot stand in an expression",
 		},
-		"Placeholder": {"url: ${CMS}", "url: http://a/{key}", "with steps write {{ key }} in their addresses"},
+		"Placeholder": {"url: ${CMS}", "url: http://a/{key}",
+			"with steps write {{ key }} in their addresses"},
 		"Success": {
-			"    steps:", "    success: ok\n    steps:", "with steps write success, an expression, in a step",
+			"    steps:", "    success: ok\n    steps:",
+			"with steps write success, an expression, in a step",
 		},
 		"TwoWays": {
-			"bearer: \"${TOKEN}\"", "bearer: a, basic: { user: a, password: b }", "has 2 ways (basic, bearer)",
+			"bearer: \"${TOKEN}\"", "bearer: a, basic: { user: a, password: b }",
+			"has 2 ways (basic, bearer)",
 		},
-		"TwoCredentials": {"  signIn:", "  headers: { authorization: a }\n  signIn:", "exclude each other"},
+		"TwoCredentials": {"  signIn:", "  headers: { authorization: a }\n  signIn:",
+			"exclude each other"},
 		"NoSteps": {
 			"    steps:\n      - post: /items\n        json: { key: \"${KEY}\", path: \"{{ key }}\" }\n", "", "",
 		},
 		"SendWithoutSteps": {
-			"bearer: \"${TOKEN}\"", "bearer: a, send: { A: b }", "send, cookies and for belong to steps",
+			"bearer: \"${TOKEN}\"", "bearer: a, send: { A: b }",
+			"send, cookies and for belong to steps",
 		},
 		"BadCertificate": {
-			"  signIn:", "  tls: { ca: /no/such/file }\n  signIn:", "neither PEM nor the name of a file",
+			"  signIn:", "  tls: { ca: /no/such/file }\n  signIn:",
+			"neither PEM nor the name of a file",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -113,6 +128,7 @@ func TestApp_StepsMistakes(t *testing.T) {
 			if text == withSteps {
 				t.Fatalf("got settings without %q, want the case to replace that text", c.old)
 			}
+
 			_, err := newTestApp(t, text, "CMS", "http://127.0.0.1:1", "TOKEN", "abc", "KEY", "a")
 			if c.problem == "" {
 				if err != nil {
@@ -120,6 +136,7 @@ func TestApp_StepsMistakes(t *testing.T) {
 				}
 				return
 			}
+
 			if err == nil || !strings.Contains(err.Error(), c.problem) {
 				t.Errorf("got %v, want an error with %q", err, c.problem)
 			}

@@ -20,8 +20,9 @@ import (
 	"weir/internal/weir"
 )
 
-// Consume takes messages from the queues of intake.rabbitmq and appends them to the lanes, until ctx ends. Consume
-// logs each error that it returns. If the process must be started again, Consume returns a RestartError.
+// Consume takes messages from the queues of intake.rabbitmq and appends them to the lanes, until
+// ctx ends. Consume logs each error that it returns. If the process must be started again, Consume
+// returns a RestartError.
 func Consume(ctx context.Context, p Process) error {
 	setGCPercent(p.Env)
 	limitMemory(p.Env, os.DirFS("/"))
@@ -34,23 +35,28 @@ func Consume(ctx context.Context, p Process) error {
 	if err == nil && a.settings.Intake.RabbitMQ == nil {
 		err = errors.New("weir.yaml has no intake.rabbitmq: the broker and the queues to consume")
 	}
+
 	if err == nil && a.settings.Data != "" {
 		a.closeAccount()
-		err = errors.New("weir serve takes the messages of its folder itself: leave out " + DataVariable)
+		err = errors.New("weir serve takes the messages of its folder itself: leave out " +
+			DataVariable)
 	}
+
 	if err != nil {
 		for line := range strings.SplitSeq(err.Error(), "\n") {
 			log.Error("consume: wrong setting", "err", line)
 		}
 		return err
 	}
+
 	level.Set(slog.Level(a.settings.Log.Level))
 	a.startExport(ctx, export)
+
 	return logEnd(a.consumeQueues(ctx), log)
 }
 
-// consumeQueues returns nil when ctx ends. It returns an error if storage cannot be opened, if the number of lanes is
-// changed, or if the table was removed.
+// consumeQueues returns nil when ctx ends. It returns an error if storage cannot be opened, if the
+// number of lanes is changed, or if the table was removed.
 func (a *App) consumeQueues(ctx context.Context) error {
 	working, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -61,6 +67,7 @@ func (a *App) consumeQueues(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("storage could not be opened: %w", err)
 	}
+
 	work := a.newConsumeWork(ctx, store)
 	epochChecks := make(chan struct{}, 1)
 	go func() {
@@ -69,12 +76,14 @@ func (a *App) consumeQueues(ctx context.Context) error {
 			end(err)
 		}
 	}()
+
 	work.appender.OnSealed = func() {
 		select {
 		case epochChecks <- struct{}{}:
 		default:
 		}
 	}
+
 	upstreams := a.newUpstreams(store.Table)
 	a.newConsumer(work.appender, work.wake, upstreams).Run(working)
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
@@ -82,12 +91,15 @@ func (a *App) consumeQueues(ctx context.Context) error {
 	if err := upstreams.ReturnReserved(limited); err != nil {
 		a.log.Warn("consume: reserved quota not returned", "err", err)
 	}
+
 	if err := work.close(limited); err != nil {
 		a.log.Warn("consume: lanes not handed over", "err", err)
 	}
+
 	if ctx.Err() != nil {
 		return nil
 	}
+
 	return context.Cause(working)
 }
 
@@ -98,9 +110,9 @@ type consumeWork struct {
 	close    func(context.Context) error
 }
 
-// newConsumeWork returns the parts of weir consume. Without intake.rabbitmq.deliver, a ticket wakes a process of the
-// app: an idle app polls the queue of tickets rarely. With it, this process takes the lane at once, and the ticket is
-// the safety net.
+// newConsumeWork returns the parts of weir consume. Without intake.rabbitmq.deliver, a ticket wakes
+// a process of the app: an idle app polls the queue of tickets rarely. With it, this process takes
+// the lane at once, and the ticket is the safety net.
 func (a *App) newConsumeWork(ctx context.Context, store *lane.Store) consumeWork {
 	if !a.settings.Intake.RabbitMQ.Deliver {
 		tickets := a.newTickets(store)
@@ -111,25 +123,30 @@ func (a *App) newConsumeWork(ctx context.Context, store *lane.Store) consumeWork
 			return nil
 		}}
 	}
+
 	p := newPipeline(context.WithoutCancel(ctx), a, store, pipelineConfig{sender: a.newSender()})
 	wake := p.waker.Filed().Ring
 	p.appender.OnWake = wake
+
 	return consumeWork{p.appender, wake, pollDrainer{p.drainer, p}.Close}
 }
 
-func (a *App) newConsumer(appender filing.Appender, wake func(lane int), upstreams *upstream.Set) *rabbitmq.Consumer {
+func (a *App) newConsumer(appender filing.Appender, wake func(lane int),
+	upstreams *upstream.Set) *rabbitmq.Consumer {
 	s := a.settings.Intake.RabbitMQ
 	tlsConfig, _ := s.TLS.NewConfig() // no error, because loadSettings has checked s.TLS
-	return rabbitmq.New(rabbitmq.Config{URL: string(s.URL), TLS: tlsConfig, MaxBody: int64(a.settings.MaxBody),
-		Name:   "weir " + a.processName(),
-		Queues: s.consumedQueues(), Prefetch: s.prefetchOrDefault(), DeadLetterExchange: s.DeadLetterExchange,
-		RequiresMessageID: s.requiresMessageID(),
-		Filer:             a.newFiler(tracedAppender{appender, a.instruments.export}, upstreams),
-		Wake:              wake, Observer: submissions{a.instruments, history.WayBroker}, Now: time.Now, Log: a.log})
+	return rabbitmq.New(rabbitmq.Config{URL: string(s.URL), TLS: tlsConfig,
+		MaxBody: int64(a.settings.MaxBody), Name: "weir " + a.processName(),
+		Queues: s.consumedQueues(), Prefetch: s.prefetchOrDefault(),
+		DeadLetterExchange: s.DeadLetterExchange,
+		RequiresMessageID:  s.requiresMessageID(),
+		Filer:              a.newFiler(tracedAppender{appender, a.instruments.export}, upstreams),
+		Wake:               wake, Observer: submissions{a.instruments, history.WayBroker},
+		Now: time.Now, Log: a.log})
 }
 
-// tracedAppender makes a span of each append. The span continues the message's trace. If the message has no trace, the
-// span begins a trace.
+// tracedAppender makes a span of each append. The span continues the message's trace. If the
+// message has no trace, the span begins a trace.
 type tracedAppender struct {
 	filing.Appender
 	export *telemetry.Export

@@ -13,8 +13,8 @@ import (
 	"weir/internal/weir"
 )
 
-// With intake.rabbitmq.deliver, weir consume delivers what it has stored, although no process of the app gets the
-// ticket. Without it, the message waits for such a process.
+// With intake.rabbitmq.deliver, weir consume delivers what it has stored, although no process of
+// the app gets the ticket. Without it, the message waits for such a process.
 func TestConsume_Delivers(t *testing.T) {
 	t.Parallel()
 	for setting, want := range map[string]weir.Stage{"true": weir.Delivered, "false": weir.Queued} {
@@ -33,25 +33,32 @@ contracts: [{ name: article, root: article, key: ./@path }]
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			account := memoryAccount{memory.New(time.Now)}
 			a.account = account
-			store := &lane.Store{Table: account.Table(), Bodies: account.Bodies(), Lanes: 1, Now: time.Now}
+			store := &lane.Store{Table: account.Table(), Bodies: account.Bodies(), Lanes: 1,
+				Now: time.Now}
 			if err := store.Open(t.Context()); err != nil {
 				t.Fatal(err)
 			}
+
 			work := a.newConsumeWork(t.Context(), store)
-			filed, err := work.appender.Append(t.Context(), weir.Message{Contract: "article", Key: "/a",
-				ContentType: "application/xml", Body: []byte("<article path='/a'/>")}, "id-1")
+			filed, err := work.appender.Append(t.Context(),
+				weir.Message{Contract: "article", Key: "/a",
+					ContentType: "application/xml", Body: []byte("<article path='/a'/>")}, "id-1")
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			work.wake(filed.Message.ID.Lane)
 			if want == weir.Delivered {
 				<-written
 			}
+
 			if err := work.close(context.WithoutCancel(t.Context())); err != nil {
 				t.Fatal(err)
 			}
+
 			st, err := store.Messages().Status(t.Context(), filed.Message.ID)
 			if err != nil || st.Stage != want {
 				t.Errorf("got the stage %s, %v, want %s", st.Stage, err, want)

@@ -29,7 +29,8 @@ type CopyOptions struct {
 }
 
 // CopyStore moves everything from one store to another, or continues a move. It needs no weir.yaml.
-func CopyStore(ctx context.Context, env func(string) string, o CopyOptions) (r transfer.Report, err error) {
+func CopyStore(ctx context.Context, env func(string) string, o CopyOptions) (r transfer.Report,
+	err error) {
 	from, closeFrom, err := openPlace(env, o.From, true)
 	if err != nil {
 		return r, err
@@ -55,12 +56,13 @@ func UndoCopy(ctx context.Context, env func(string) string, o CopyOptions) error
 }
 
 func (o CopyOptions) mover(from, to transfer.Store) transfer.Mover {
-	return transfer.Mover{From: from, To: to, Lease: copyLease, Now: time.Now, Progress: o.Progress, Log: o.Log}
+	return transfer.Mover{From: from, To: to, Lease: copyLease, Now: time.Now, Progress: o.Progress,
+		Log: o.Log}
 }
 
 // openPlace opens a folder, which no other process may have open, or the storage account.
-func openPlace(env func(string) string, name string, isSource bool) (s transfer.Store, closeIt func() error,
-	err error) {
+func openPlace(env func(string) string, name string, isSource bool) (s transfer.Store,
+	closeIt func() error, err error) {
 	if name == AzurePlace {
 		return openAzurePlace(env)
 	}
@@ -68,18 +70,22 @@ func openPlace(env func(string) string, name string, isSource bool) (s transfer.
 	if isSource && !embedded.Exists(name) {
 		return s, nil, fmt.Errorf("%s: %w", name, errNoStore)
 	}
+
 	opened, err := folder.Own(name, embedded.Options{Program: "weir copy"})
 	if err != nil {
 		return s, nil, err
 	}
+
 	path, err := filepath.Abs(name)
 	if err != nil {
 		path = name
 	}
+
 	nothing := func(context.Context) error { return nil }
 
 	return transfer.Store{Name: "the folder " + path, Table: opened.Table(), Partitions: opened,
-		Bodies: opened.Bodies(), Leases: opened.Leases(), Inbox: opened.Inbox(), Accepted: opened.Accepted(),
+		Bodies: opened.Bodies(), Leases: opened.Leases(), Inbox: opened.Inbox(),
+		Accepted: opened.Accepted(),
 		Rejected: opened.Rejected(), Ensure: nothing, EnsureFiles: nothing}, opened.Close, nil
 }
 
@@ -94,14 +100,17 @@ func openAzurePlace(env func(string) string) (s transfer.Store, closeIt func() e
 	if err := settings.readStorage(withoutFolder); err != nil {
 		return s, nil, err
 	}
-	a, err := azure.Open(azure.Config{ConnectionString: string(settings.Storage), Identity: settings.Identity,
-		Prefix: settings.Prefix})
+
+	a, err := azure.Open(azure.Config{ConnectionString: string(settings.Storage),
+		Identity: settings.Identity, Prefix: settings.Prefix})
 	if err != nil {
 		return s, nil, err
 	}
 
-	return transfer.Store{Name: "the storage account (WEIR_PREFIX " + settings.Prefix + ")", Table: a.Table(),
-			Partitions: a, Bodies: a.Bodies(), Leases: a.Leases(), Inbox: a.Inbox(), Accepted: a.Accepted(),
+	return transfer.Store{Name: "the storage account (WEIR_PREFIX " + settings.Prefix + ")",
+			Table:      a.Table(),
+			Partitions: a, Bodies: a.Bodies(), Leases: a.Leases(), Inbox: a.Inbox(),
+			Accepted: a.Accepted(),
 			Rejected: a.Rejected(), Ensure: a.Ensure, EnsureFiles: a.EnsureFiles},
 		func() error { a.Close(); return nil }, nil
 }

@@ -44,6 +44,7 @@ func StartDemoCMS(address string) (*DemoCMS, error) {
 			address,
 		)
 	}
+
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf(
@@ -52,6 +53,7 @@ func StartDemoCMS(address string) (*DemoCMS, error) {
 			err,
 		)
 	}
+
 	cms := democms.New(demoLatency, demoJitter)
 	cms.SetFaults(democms.Faults{RejectText: demoRejects})
 	d := &DemoCMS{listener.Addr().String(), &http.Server{Handler: loopback.Guard(cms),
@@ -61,6 +63,7 @@ func StartDemoCMS(address string) (*DemoCMS, error) {
 			func() error { return d.server.Serve(listener) },
 		) // returns when Close is called
 	}()
+
 	return d, nil
 }
 
@@ -92,10 +95,12 @@ func CheckDemoSettings(env func(string) string, cms *DemoCMS) error {
 			s.fileName,
 			CMSVariable,
 		)
+
 	case len(s.Keys) > 0:
 		return errors.New(
 			"--demo answers without keys: remove keys: from the settings, or leave out --demo",
 		)
 	}
+
 	return nil
 }

@@ -14,24 +14,29 @@ func TestDiagnose_AdviceNamesTheSetting(t *testing.T) {
 	t.Cleanup(server.Close)
 	const contracts = "\ncontracts: [ { name: note, root: note } ]\n"
 	for name, c := range map[string]struct{ delivery, finding, todo string }{
-		"KeyOfJWT": {"url: " + server.URL + ", signIn: { jwt: { alg: HS256, key: nothex, keyIs: hex } }", "cms",
+		"KeyOfJWT": {"url: " + server.URL +
+			", signIn: { jwt: { alg: HS256, key: nothex, keyIs: hex } }", "cms",
 			"correct delivery.signIn.jwt in weir.yaml, or the variable that it names"},
 		"Header": {"url: " + server.URL + ", headers: { Weir-Key: a }", "cms",
 			"correct delivery.headers in weir.yaml, or the variable that it names"},
 		"TLS": {"url: " + server.URL + ", tls: { ca: /nowhere }", "cms",
 			"correct delivery.tls in weir.yaml, or the variable that it names"},
-		"URL": {"url: cms.example", "cms", "correct delivery.url in weir.yaml, or the variable that it names"},
+		"URL": {"url: cms.example", "cms",
+			"correct delivery.url in weir.yaml, or the variable that it names"},
 	} {
 		found := false
-		for _, f := range Diagnose(t.Context(), newEnvironment(t, "delivery: { "+c.delivery+" }"+contracts), nil) {
+		for _, f := range Diagnose(t.Context(),
+			newEnvironment(t, "delivery: { "+c.delivery+" }"+contracts), nil) {
 			if f.Name != c.finding {
 				continue
 			}
+
 			found = true
 			if f.Wrong == nil || f.Todo != c.todo {
 				t.Errorf("%s: got %v with the advice %q, want %q", name, f.Wrong, f.Todo, c.todo)
 			}
 		}
+
 		if !found {
 			t.Errorf("%s: got no finding %s", name, c.finding)
 		}
@@ -43,14 +48,15 @@ func TestDiagnose_NoStorageIsOneLine(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(server.Close)
-	env := newEnvironment(t, "delivery: { url: "+server.URL+" }\ncontracts: [ { name: note, root: note } ]\n",
-		"AzureWebJobsStorage", "")
+	env := newEnvironment(t, "delivery: { url: "+server.URL+
+		" }\ncontracts: [ { name: note, root: note } ]\n", "AzureWebJobsStorage", "")
 	var wrong []string
 	for _, f := range Diagnose(t.Context(), env, nil) {
 		if f.Wrong != nil {
 			wrong = append(wrong, f.Name+": "+f.Wrong.Error())
 		}
 	}
+
 	if len(wrong) != 1 || !strings.HasPrefix(wrong[0], "storage: AzureWebJobsStorage is not set") {
 		t.Errorf("got the wrong lines %q, want the one of storage", wrong)
 	}
@@ -68,8 +74,9 @@ func TestDiagnoseOffline_NamesPagesOfSuccess(t *testing.T) {
 			got = f.Detail
 		}
 	}
-	if !strings.HasPrefix(got, "a, d: ") || !strings.Contains(got, "write success: '<text of the page>' in the "+
-		"contract") {
+
+	if !strings.HasPrefix(got, "a, d: ") ||
+		!strings.Contains(got, "write success: '<text of the page>' in the "+"contract") {
 		t.Errorf("got %q, want the contracts a and d, and the line", got)
 	}
 }
@@ -95,8 +102,10 @@ contracts:
 				warnings = f.Warnings
 			}
 		}
-		if len(warnings) != 1 || !strings.HasPrefix(warnings[0], "a: find finds an item by the key, update "+
-			"writes to it") {
+
+		if len(warnings) != 1 ||
+			!strings.HasPrefix(warnings[0], "a: find finds an item by the key, update "+
+				"writes to it") {
 			t.Errorf("got the warnings %q, want one about find and update", warnings)
 		}
 	}

@@ -23,79 +23,96 @@ func (d diagnosis) diagnoseCMS(ctx context.Context, wrong error, file string) Fi
 		}
 		return f
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	through, target, err := resolveProxy(d.settings.Delivery.URL)
 	if err == nil {
 		err = d.settings.testConnection(ctx, through, target)
 	}
+
 	if err != nil {
 		f.Wrong = firstLine(err)
 		f.Todo = "see whether delivery.url is right, the CMS runs, and this machine may reach it"
 		return f
 	}
+
 	f.Detail = "accepts connections at " + through.Host
 	if err := d.checkSignIn(ctx); err != nil {
-		f.Wrong, f.Todo = firstLine(err), "see whether delivery.signIn in weir.yaml has the right values"
+		f.Wrong, f.Todo = firstLine(err),
+			"see whether delivery.signIn in weir.yaml has the right values"
 		return f
 	}
+
 	if d.settings.Delivery.SignIn.asksServer() {
 		f.Detail += ", and the sign-in succeeds"
 	}
+
 	if d.keeper != nil && d.keeper.Doubt() != "" {
 		f.Wrong, f.Todo = errors.New(d.keeper.Doubt()), "correct delivery.signIn.for in weir.yaml"
 	}
+
 	return f
 }
 
 // namedSetting matches the name of a setting in the text of a problem.
-var namedSetting = regexp.MustCompile(`\b(?:delivery\.[a-z][A-Za-z]*(?:\.(?:basic|bearer|header|oauth2|jwt|azure|` +
-	`steps|send|for|cert|key|ca)\b)?|contracts\[\d+\]\.[a-z][A-Za-z]*|lookups\b)`)
+var namedSetting = regexp.MustCompile(
+	`\b(?:delivery\.[a-z][A-Za-z]*(?:\.(?:basic|bearer|header|oauth2|jwt|azure|` +
+		`steps|send|for|cert|key|ca)\b)?|contracts\[\d+\]\.[a-z][A-Za-z]*|lookups\b)`)
 
-// todoFor returns the advice for a problem: to correct the setting that the problem names. If it names none, or
-// several, todoFor returns the general advice.
+// todoFor returns the advice for a problem: to correct the setting that the problem names. If it
+// names none, or several, todoFor returns the general advice.
 func todoFor(wrong error, file, general string) string {
 	if wrong == nil {
 		return general
 	}
+
 	names := namedSetting.FindAllString(wrong.Error(), -1)
 	slices.Sort(names)
 	names = slices.Compact(names)
 	if len(names) != 1 {
 		return general
 	}
+
 	return fmt.Sprintf("correct %s in %s, or the variable that it names", names[0], file)
 }
 
-// resolveProxy parses an address. The result "target" is the parsed address. The result "through" is the address to
-// connect to: the proxy that the environment names for the target, or the target itself if there is no proxy.
+// resolveProxy parses an address. The result "target" is the parsed address. The result "through"
+// is the address to connect to: the proxy that the environment names for the target, or the target
+// itself if there is no proxy.
 func resolveProxy(address string) (through, target *url.URL, err error) {
-	// Placeholders such as {key} stand only in the path and the query, which the connection does not need.
+	// Placeholders such as {key} stand only in the path and the query, which the connection does
+	// not need.
 	address, _, _ = strings.Cut(address, "{")
 	if target, err = url.Parse(address); err != nil {
 		return nil, nil, err
 	}
+
 	proxy, err := http.ProxyFromEnvironment(&http.Request{URL: target})
 	if err != nil || proxy != nil {
 		return proxy, target, err
 	}
+
 	return target, target, nil
 }
 
-// testConnection opens a connection to the address "through". For an https target without a proxy it also checks the
-// certificate of the CMS, with the authorities of delivery.tls.
+// testConnection opens a connection to the address "through". For an https target without a proxy
+// it also checks the certificate of the CMS, with the authorities of delivery.tls.
 func (s *Settings) testConnection(ctx context.Context, through, target *url.URL) error {
 	port := through.Port()
 	if port == "" {
 		port = map[string]string{"https": "443", "socks5": "1080", "socks5h": "1080"}[through.Scheme]
 	}
+
 	if port == "" {
 		port = "80"
 	}
+
 	address := net.JoinHostPort(through.Hostname(), port)
 	var dialer interface {
 		DialContext(ctx context.Context, network, address string) (net.Conn, error)
 	} = &net.Dialer{}
+
 	if through == target && target.Scheme == "https" {
 		config, err := s.Delivery.TLS.NewConfig()
 		if err != nil {
@@ -103,9 +120,11 @@ func (s *Settings) testConnection(ctx context.Context, through, target *url.URL)
 		}
 		dialer = &tls.Dialer{Config: config}
 	}
+
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return err
 	}
+
 	return conn.Close()
 }

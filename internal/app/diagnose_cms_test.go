@@ -18,14 +18,18 @@ func TestResolveProxyAndTestConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	through, target, err := resolveProxy("http://" + listener.Addr().String() + "/content/{key}?id={id}")
+
+	through, target, err := resolveProxy("http://" + listener.Addr().String() +
+		"/content/{key}?id={id}")
 	if err != nil || through.Host != listener.Addr().String() {
 		t.Fatalf("got %v for %v (%v), want %s", through, target, err, listener.Addr())
 	}
+
 	var s Settings
 	if err := s.testConnection(t.Context(), through, target); err != nil {
 		t.Error(err)
 	}
+
 	listener.Close()
 	if err := s.testConnection(t.Context(), through, target); err == nil {
 		t.Error("port without a listener: got no error, want one")
@@ -43,11 +47,14 @@ func TestTestConnection_OwnAuthority(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var s Settings
 	if err := s.testConnection(t.Context(), through, target); err == nil {
 		t.Error("without delivery.tls: got no error, want one of the certificate")
 	}
-	s.Delivery.TLS.CA = signin.Secret(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cms.Certificate().Raw}))
+
+	s.Delivery.TLS.CA = signin.Secret(
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cms.Certificate().Raw}))
 	if err := s.testConnection(t.Context(), through, target); err != nil {
 		t.Errorf("with the authority in delivery.tls: got %v, want no error", err)
 	}

@@ -23,19 +23,23 @@ func (d diagnosis) diagnoseDoor(now time.Time) Finding {
 		f.Warnings = append(f.Warnings, "no key opens "+strings.Join(closed, ", ")+
 			": weir serve refuses all requests to them; weir key new makes a key")
 	}
+
 	if !d.settings.TLS.isSet() {
 		return f
 	}
 
-	expiresAt, warning, err := door.CheckCertificate(d.settings.TLS.Certificate, d.settings.TLS.Key, now)
+	expiresAt, warning, err := door.CheckCertificate(d.settings.TLS.Certificate,
+		d.settings.TLS.Key, now)
 	if err != nil {
 		f.Wrong, f.Todo = err, "correct the file, or tls in "+d.settings.fileName
 		return f
 	}
+
 	f.Detail += "; certificate until " + expiresAt.UTC().Format(time.RFC3339)
 	if warning != "" {
 		f.Warnings = append(f.Warnings, warning)
 	}
+
 	return f
 }
 
@@ -44,11 +48,13 @@ func describeKeys(keys door.Keys) string {
 	if len(keys) == 0 {
 		return "no keys: weir serve listens only on a loopback address"
 	}
+
 	var names []string
 	for _, name := range append(slices.Clone(door.Functions), door.All) {
 		if n := len(keys[name]); n > 0 {
 			names = append(names, fmt.Sprintf("%s (%d)", name, n))
 		}
 	}
+
 	return "keys of " + strings.Join(names, ", ")
 }

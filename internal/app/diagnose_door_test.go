@@ -23,25 +23,29 @@ func writePair(t *testing.T, expiresAt time.Time) tlsFiles {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: expiresAt.Add(-90 * 24 * time.Hour),
-		NotAfter: expiresAt}
+
+	template := &x509.Certificate{SerialNumber: big.NewInt(1),
+		NotBefore: expiresAt.Add(-90 * 24 * time.Hour), NotAfter: expiresAt}
 	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	private, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		t.Fatal(err)
 	}
 
 	dir := t.TempDir()
-	files := tlsFiles{Certificate: filepath.Join(dir, "tls.crt"), Key: filepath.Join(dir, "tls.key")}
-	for name, block := range map[string]*pem.Block{files.Certificate: {Type: "CERTIFICATE", Bytes: cert},
-		files.Key: {Type: "PRIVATE KEY", Bytes: private}} {
+	files := tlsFiles{Certificate: filepath.Join(dir, "tls.crt"),
+		Key: filepath.Join(dir, "tls.key")}
+	for name, block := range map[string]*pem.Block{files.Certificate: {Type: "CERTIFICATE",
+		Bytes: cert}, files.Key: {Type: "PRIVATE KEY", Bytes: private}} {
 		if err := os.WriteFile(name, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	return files
 }
 
@@ -59,17 +63,24 @@ func TestDiagnoseDoor_Certificate(t *testing.T) {
 		files          tlsFiles
 		wrong, warning string
 	}{
-		"None":            {tlsFiles{}, "", ""},
-		"Good":            {good, "", ""},
-		"NoCertificate":   {tlsFiles{"/nowhere/tls.crt", good.Key}, "tls: certificate: open /nowhere/tls.crt", ""},
-		"NoKey":           {tlsFiles{good.Certificate, "/nowhere/tls.key"}, "tls: key: open /nowhere/tls.key", ""},
-		"Unreadable":      {tlsFiles{t.TempDir(), good.Key}, "tls: certificate: read ", ""},
-		"NoPEM":           {tlsFiles{noText, good.Key}, "failed to find any PEM data", ""},
-		"KeyOfAnother":    {tlsFiles{good.Certificate, other.Key}, "private key does not match", ""},
-		"Swapped":         {tlsFiles{good.Key, good.Certificate}, "are not a certificate and its private key", ""},
-		"Expired":         {writePair(t, now.Add(-time.Hour)), "", "expired at 2026-01-08T11:00:00Z"},
-		"ExpiresSoon":     {writePair(t, now.Add(24*time.Hour)), "", "expires at 2026-01-09T12:00:00Z"},
-		"ValidOnlyLater":  {writePair(t, now.Add(100*24*time.Hour)), "", "valid from 2026-01-18T12:00:00Z"},
+		"None": {tlsFiles{}, "", ""},
+		"Good": {good, "", ""},
+		"NoCertificate": {tlsFiles{"/nowhere/tls.crt", good.Key},
+			"tls: certificate: open /nowhere/tls.crt", ""},
+		"NoKey": {tlsFiles{good.Certificate, "/nowhere/tls.key"},
+			"tls: key: open /nowhere/tls.key", ""},
+		"Unreadable": {tlsFiles{t.TempDir(), good.Key}, "tls: certificate: read ", ""},
+		"NoPEM":      {tlsFiles{noText, good.Key}, "failed to find any PEM data", ""},
+		"KeyOfAnother": {tlsFiles{good.Certificate, other.Key},
+			"private key does not match", ""},
+		"Swapped": {tlsFiles{good.Key, good.Certificate},
+			"are not a certificate and its private key", ""},
+		"Expired": {writePair(t, now.Add(-time.Hour)), "",
+			"expired at 2026-01-08T11:00:00Z"},
+		"ExpiresSoon": {writePair(t, now.Add(24*time.Hour)), "",
+			"expires at 2026-01-09T12:00:00Z"},
+		"ValidOnlyLater": {writePair(t, now.Add(100*24*time.Hour)), "",
+			"valid from 2026-01-18T12:00:00Z"},
 		"ExpiresInAMonth": {writePair(t, now.Add(30*24*time.Hour)), "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -81,9 +92,11 @@ func TestDiagnoseDoor_Certificate(t *testing.T) {
 			if f.Wrong != nil {
 				wrong = f.Wrong.Error()
 			}
+
 			if !strings.Contains(wrong, c.wrong) || (wrong == "") != (c.wrong == "") {
 				t.Errorf("got the problem %q, want %q in it", wrong, c.wrong)
 			}
+
 			warning := strings.Join(f.Warnings, "\n")
 			if !strings.Contains(warning, c.warning) || (warning == "") != (c.warning == "") {
 				t.Errorf("got the warnings %q, want %q in them", warning, c.warning)
@@ -108,13 +121,17 @@ func TestDiagnoseDoor_Keys(t *testing.T) {
 		keys map[string][]string
 		want []string // beginnings of the warnings
 	}{
-		"None":         {nil, nil},
-		"All":          {map[string][]string{"all": {a, b}}, nil},
-		"AllAndOne":    {map[string][]string{"all": {a}, "view": {b}}, nil},
-		"OneOfAll":     {map[string][]string{"all": {a}, "view": {a}}, []string{"keys.view has a hash of keys.all"}},
-		"Twice":        {map[string][]string{"all": {a, a}}, []string{"keys.all has the same hash twice"}},
-		"Closed":       {map[string][]string{"receive": {a}, "view": {b, c}}, []string{closedOf("receive view")}},
-		"ViewAndWrite": {map[string][]string{"view": {a}, "write": {a}}, []string{closedOf("view write")}},
+		"None":      {nil, nil},
+		"All":       {map[string][]string{"all": {a, b}}, nil},
+		"AllAndOne": {map[string][]string{"all": {a}, "view": {b}}, nil},
+		"OneOfAll": {map[string][]string{"all": {a}, "view": {a}},
+			[]string{"keys.view has a hash of keys.all"}},
+		"Twice": {map[string][]string{"all": {a, a}},
+			[]string{"keys.all has the same hash twice"}},
+		"Closed": {map[string][]string{"receive": {a}, "view": {b, c}},
+			[]string{closedOf("receive view")}},
+		"ViewAndWrite": {map[string][]string{"view": {a}, "write": {a}},
+			[]string{closedOf("view write")}},
 		"Shared": {map[string][]string{"receive": {a}, "view": {b, a}},
 			[]string{"keys.receive and keys.view have the same hash", closedOf("receive view")}},
 	} {
@@ -125,6 +142,7 @@ func TestDiagnoseDoor_Keys(t *testing.T) {
 			for i := range min(len(got), len(one.want)) {
 				isAsWanted = isAsWanted && strings.HasPrefix(got[i], one.want[i])
 			}
+
 			if !isAsWanted {
 				t.Errorf("got %q, want the beginnings %q", got, one.want)
 			}

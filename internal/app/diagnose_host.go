@@ -12,7 +12,8 @@ import (
 	"weir/internal/residence/hostwatch"
 )
 
-// planNames describes the hosting plans, by the value of WEBSITE_SKU. Some descriptions have advice for the operator.
+// planNames describes the hosting plans, by the value of WEBSITE_SKU. Some descriptions have advice
+// for the operator.
 var planNames = map[string]string{
 	"FlexConsumption": "plan Flex Consumption: read how to deliver there in docs/hosting.md",
 	"ElasticPremium":  "plan Premium",
@@ -24,12 +25,14 @@ func describePlan(env func(string) string) string {
 	if plan, known := planNames[sku]; known {
 		return plan
 	}
+
 	switch {
 	case sku != "":
 		return "plan Dedicated (" + sku + "): Always On must be on, which cannot be seen from here"
 	case env("WEBSITE_SITE_NAME") != "":
 		return "plan unknown"
 	}
+
 	return "no plan of Azure's"
 }
 
@@ -38,6 +41,7 @@ func (d diagnosis) diagnoseHost(env func(string) string) Finding {
 	if group := env("FUNCTIONS_TARGET_GROUP"); group != "" {
 		f.Detail += ", group " + group
 	}
+
 	path := filepath.Join(env("FUNCTIONS_APP_ROOT_PATH"), "host.json")
 	text, err := os.ReadFile(path)
 	switch {
@@ -48,19 +52,22 @@ func (d diagnosis) diagnoseHost(env func(string) string) Finding {
 	default:
 		f.Wrong = checkHostFile(text)
 	}
+
 	if env("WEBSITE_SITE_NAME") != "" && env("WEIR_PREFIX") == "" {
 		f.Wrong = errors.Join(f.Wrong, errNoPrefix)
 	}
+
 	if env("WEBSITE_SKU") == "FlexConsumption" && !d.settings.deliversByTicket() {
 		f.Detail += ", every instance delivers: what outlasts a ticket moves to the group of process " +
 			"(delivery.instances)"
 	}
+
 	return f
 }
 
-// checkHostFile returns an error if host.json lacks enableForwardingHttpRequest (for older hosts) or
-// enableProxyingHttpRequest (for newer hosts). A host that does not find its flag sends each HTTP request as JSON,
-// which Weir does not read.
+// checkHostFile returns an error if host.json lacks enableForwardingHttpRequest (for older hosts)
+// or enableProxyingHttpRequest (for newer hosts). A host that does not find its flag sends each
+// HTTP request as JSON, which Weir does not read.
 func checkHostFile(text []byte) error {
 	var h struct {
 		CustomHandler map[string]any `json:"customHandler"`
@@ -68,23 +75,27 @@ func checkHostFile(text []byte) error {
 	if err := json.Unmarshal(text, &h); err != nil {
 		return fmt.Errorf("host.json: %w", err)
 	}
+
 	var missing []string
 	for _, flag := range []string{"enableForwardingHttpRequest", "enableProxyingHttpRequest"} {
 		if h.CustomHandler[flag] != true {
 			missing = append(missing, flag)
 		}
 	}
+
 	if missing != nil {
 		return fmt.Errorf("host.json: customHandler.%s must be true: older hosts need the one, newer ones the other",
 			strings.Join(missing, " and "))
 	}
+
 	return nil
 }
 
-// diagnoseHostWatch checks whether this process can read the sockets of the host, which has the process id pid. If this
-// process cannot read them, it does not notice when the host stops.
+// diagnoseHostWatch checks whether this process can read the sockets of the host, which has the
+// process id pid. If this process cannot read them, it does not notice when the host stops.
 func diagnoseHostWatch(proc fs.FS, pid int) Finding {
-	f := Finding{Name: "stop", Detail: "a stop of the host is noticed, so that lanes are handed over"}
+	f := Finding{Name: "stop",
+		Detail: "a stop of the host is noticed, so that lanes are handed over"}
 	if err := hostwatch.Check(proc, pid); err != nil {
 		f.Detail = "a stop of the host cannot be noticed here (" + firstLine(err).Error() + "): " +
 			"the lanes of an instance that is stopped stand until the leases have run out"

@@ -22,26 +22,31 @@ func TestDiagnoseHost(t *testing.T) {
 		"Flex": {both, []string{"WEBSITE_SKU", "FlexConsumption", "FUNCTIONS_TARGET_GROUP", "http"},
 			"group http, every instance delivers", ""},
 		"Dedicated": {both, []string{"WEBSITE_SKU", "PremiumV3"}, "Always On must be on", ""},
-		"NoPrefix":  {both, []string{"WEBSITE_SITE_NAME", "weir"}, "", "set the app setting WEIR_PREFIX"},
+		"NoPrefix": {both, []string{"WEBSITE_SITE_NAME", "weir"}, "",
+			"set the app setting WEIR_PREFIX"},
 		"OldFile": {`{"customHandler":{"enableForwardingHttpRequest":true}}`, nil, "",
 			"customHandler.enableProxyingHttpRequest must be true"},
-		"NoFlags": {`{}`, nil, "", "enableForwardingHttpRequest and enableProxyingHttpRequest must be true"},
+		"NoFlags": {`{}`, nil, "",
+			"enableForwardingHttpRequest and enableProxyingHttpRequest must be true"},
 		"NotJSON": {`{`, nil, "", "host.json:"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := newEnvironment(t, minimal, c.env...)
 			if c.hostFile != "" {
-				if err := os.WriteFile(filepath.Join(e("FUNCTIONS_APP_ROOT_PATH"), "host.json"), []byte(c.hostFile),
-					0o600); err != nil {
+				if err := os.WriteFile(filepath.Join(e("FUNCTIONS_APP_ROOT_PATH"), "host.json"),
+					[]byte(c.hostFile), 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
+
 			a, _ := prepareApp(e, slog.New(slog.DiscardHandler))
 			f := diagnosis{a}.diagnoseHost(e)
 			if c.wrong == "" && (f.Wrong != nil || !strings.Contains(f.Detail, c.detail)) {
-				t.Errorf("got the detail %q and the problem %v; want %q and none", f.Detail, f.Wrong, c.detail)
+				t.Errorf("got the detail %q and the problem %v; want %q and none", f.Detail,
+					f.Wrong, c.detail)
 			}
+
 			if c.wrong != "" && (f.Wrong == nil || !strings.Contains(f.Wrong.Error(), c.wrong)) {
 				t.Errorf("got the problem %v, want one with %q", f.Wrong, c.wrong)
 			}

@@ -13,6 +13,7 @@ func TestDiagnose_ComparesSchedulesWithTheirLimits(t *testing.T) {
 	if want := (recur.Limits{Count: 500, Rate: 10}); limits != want {
 		t.Fatalf("got %+v, want %+v", limits, want)
 	}
+
 	for name, c := range map[string]struct {
 		load    recur.Load
 		isAbove bool
@@ -24,7 +25,8 @@ func TestDiagnose_ComparesSchedulesWithTheirLimits(t *testing.T) {
 		"NoneThere": {recur.Load{}, false},
 	} {
 		f := compareSchedules(c.load, limits)
-		if (len(f.Warnings) == 1) != c.isAbove || f.Wrong != nil || !strings.Contains(f.Detail, "of at most 500") {
+		if (len(f.Warnings) == 1) != c.isAbove || f.Wrong != nil ||
+			!strings.Contains(f.Detail, "of at most 500") {
 			t.Errorf("%s: got %+v, want no problem, and a warning: %v", name, f, c.isAbove)
 		}
 	}

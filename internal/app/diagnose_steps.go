@@ -12,15 +12,16 @@ import (
 	"weir/internal/weir"
 )
 
-// Sample is a message from which Diagnose takes values for look-ups. Findings name the message by its File.
+// Sample is a message from which Diagnose takes values for look-ups. Findings name the message by
+// its File.
 type Sample struct {
 	File string
 	Body []byte
 }
 
-// diagnoseLookUps sends the look-up of each contract with steps. The look-up is the first step that only reads and that
-// can be sent without the answer of another step and without a remembered id. A look-up that needs values of a message
-// is sent only if a sample belongs to the contract.
+// diagnoseLookUps sends the look-up of each contract with steps. The look-up is the first step that
+// only reads and that can be sent without the answer of another step and without a remembered id. A
+// look-up that needs values of a message is sent only if a sample belongs to the contract.
 func (d diagnosis) diagnoseLookUps(ctx context.Context, samples []Sample) []Finding {
 	messages, findings := d.acceptSamples(ctx, samples)
 	for _, c := range d.settings.contractsWithSteps() {
@@ -29,36 +30,46 @@ func (d diagnosis) diagnoseLookUps(ctx context.Context, samples []Sample) []Find
 		m := messages[c.Name]
 		switch {
 		case !found:
-			f.Detail = c.Name + ": every step writes or needs another step's answer, so none was sent"
+			f.Detail = c.Name +
+				": every step writes or needs another step's answer, so none was sent"
 		case m == nil && l.NeedsMessage:
-			f.Detail = fmt.Sprintf("%s: %s needs a message, so it was not sent; name a message by --sample FILE",
+			f.Detail = fmt.Sprintf(
+				"%s: %s needs a message, so it was not sent; name a message by --sample FILE",
 				c.Name, l.Step)
+
 		default:
 			if m == nil {
 				m = &weir.Message{Contract: c.Name, ID: newTrialID(true), AcceptedAt: time.Now()}
 			}
 			d.sendLookUp(ctx, m, &f)
 		}
+
 		findings = append(findings, f)
 	}
+
 	return findings
 }
 
-// acceptSamples returns a message for each contract that accepts a sample. If a contract accepts several samples, the
-// last sample counts. acceptSamples also returns a finding for each sample that no contract accepts.
-func (d diagnosis) acceptSamples(ctx context.Context, samples []Sample) (map[string]*weir.Message, []Finding) {
+// acceptSamples returns a message for each contract that accepts a sample. If a contract accepts
+// several samples, the last sample counts. acceptSamples also returns a finding for each sample
+// that no contract accepts.
+func (d diagnosis) acceptSamples(ctx context.Context, samples []Sample) (map[string]*weir.Message,
+	[]Finding) {
 	messages := map[string]*weir.Message{}
 	var findings []Finding
 	for _, s := range samples {
 		m, err := d.contracts.Accept(ctx, "application/xml", s.Body)
 		if err != nil {
-			findings = append(findings, Finding{Name: "sample", Wrong: fmt.Errorf("%s: %w", s.File, err),
-				Todo: "see weir check " + s.File})
+			findings = append(findings,
+				Finding{Name: "sample", Wrong: fmt.Errorf("%s: %w", s.File, err),
+					Todo: "see weir check " + s.File})
 			continue
 		}
+
 		m.ID, m.AcceptedAt = newTrialID(true), time.Now()
 		messages[m.Contract] = &m
 	}
+
 	return messages, findings
 }
 
@@ -67,19 +78,25 @@ func (d diagnosis) sendLookUp(ctx context.Context, m *weir.Message, f *Finding) 
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	l := &lookUp{transport: d.transport}
-	result := d.sender.RehearseLookUp(ctx, weir.Delivery{Message: m, Attempt: 1, Fence: 1, Hide: d.hideValues(ctx, m)},
+	result := d.sender.RehearseLookUp(ctx,
+		weir.Delivery{Message: m, Attempt: 1, Fence: 1, Hide: d.hideValues(ctx, m)},
 		&cms.Rehearsal{Answer: l.askCMS, LeaveOut: l.leaveOut, Judge: l.setAction, IsLive: true})
+
 	switch {
 	case l.leftOut != "":
-		f.Detail = fmt.Sprintf("%s: %s was left out, because this is false: %s", m.Contract, l.step, l.leftOut)
+		f.Detail = fmt.Sprintf("%s: %s was left out, because this is false: %s", m.Contract,
+			l.step, l.leftOut)
 	case l.isGood():
-		f.Detail = fmt.Sprintf("%s: %s answered %d in %s", m.Contract, l.step, l.status, l.took.Round(time.Millisecond))
+		f.Detail = fmt.Sprintf("%s: %s answered %d in %s", m.Contract, l.step, l.status,
+			l.took.Round(time.Millisecond))
 	default:
-		f.Wrong, f.Todo = fmt.Errorf("%s: %s", m.Contract, result.Reason), l.explainAnswer(result.Reason)
+		f.Wrong, f.Todo = fmt.Errorf("%s: %s", m.Contract, result.Reason),
+			l.explainAnswer(result.Reason)
 	}
 }
 
-// hideValues returns a function that hides the redacted values of a sample. A look-up without a sample has none.
+// hideValues returns a function that hides the redacted values of a sample. A look-up without a
+// sample has none.
 func (d diagnosis) hideValues(ctx context.Context, m *weir.Message) func(string) string {
 	if m.Body == nil {
 		return nil
@@ -106,6 +123,7 @@ func (l *lookUp) askCMS(step string, req *http.Request) (*http.Response, error) 
 		l.status = resp.StatusCode
 		l.isPage = strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html")
 	}
+
 	return resp, err
 }
 
@@ -115,7 +133,8 @@ func (l *lookUp) setAction(_, action, _ string) { l.action = action }
 
 func (l *lookUp) isGood() bool { return l.action == "ok" || l.action == "done" }
 
-// explainAnswer returns the usual cause of a bad answer, and the place where the operator can correct it.
+// explainAnswer returns the usual cause of a bad answer, and the place where the operator can
+// correct it.
 func (l *lookUp) explainAnswer(reason string) string {
 	switch {
 	case strings.Contains(reason, "sign-in: "):
@@ -132,11 +151,13 @@ func (l *lookUp) explainAnswer(reason string) string {
 		return "the address leads to a page for people, such as one for signing in or of an error; see " +
 			"delivery.url and the address of the step, or write success: body contains '<text of the page>' in " +
 			"the step if the CMS answers so"
+
 	case l.status == http.StatusNotFound:
 		return "the CMS has nothing at the address; see delivery.url and the address of the step, or add " +
 			"404 to expect if it means that the item is not there"
 	case l.status == 0:
 		return "see whether delivery.url is right, the CMS runs, and this machine may reach it"
 	}
+
 	return "see the step in weir.yaml, and the log of the CMS"
 }

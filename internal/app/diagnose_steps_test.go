@@ -42,18 +42,21 @@ func TestDiagnoseLookUps(t *testing.T) {
 		samples []string
 		want    []string // wanted beginning of each finding
 	}{
-		"Good": {answer(200, "application/json", "[]"), []string{sample}, []string{"ok article: find answered 200 in ",
-			"ok note: all answered 200 in ", "ok write: every step writes",
-			"ok never: none was left out, because this is false: 1 == 2"}},
+		"Good": {answer(200, "application/json", "[]"), []string{sample},
+			[]string{"ok article: find answered 200 in ",
+				"ok note: all answered 200 in ", "ok write: every step writes",
+				"ok never: none was left out, because this is false: 1 == 2"}},
 		"NoSample": {answer(200, "application/json", "[]"), nil,
 			[]string{"ok article: find needs a message, so it was not sent; name a message by --sample FILE", "", "",
 				""}},
 		"BadSample": {answer(200, "application/json", "[]"), []string{"<article/>"}, []string{
-			"wrong s.xml: accept: the message breaks a rule", "ok article: find needs a message", "", "", ""}},
+			"wrong s.xml: accept: the message breaks a rule", "ok article: find needs a message",
+			"", "", ""}},
 		"401": {answer(401, "application/json", "{}"), []string{sample}, []string{
 			"wrong article: find: 401 Unauthorized: {}; the CMS does not accept the credential",
 			"wrong note", "", ""}},
-		"403": {answer(403, "application/json", `{"message":"secret-token may not"}`), []string{sample},
+		"403": {answer(403, "application/json", `{"message":"secret-token may not"}`),
+			[]string{sample},
 			[]string{"wrong article: find: 403 Forbidden: … may not; the CMS does not know the credential, or " +
 				"forbids the step; see", "wrong note", "", ""}},
 		"404": {answer(404, "application/json", ""), []string{sample}, []string{
@@ -69,31 +72,39 @@ func TestDiagnoseLookUps(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.Method != http.MethodGet || r.Header.Get("Authorization") != "Bearer secret-token" {
-					t.Errorf("got %s %s with Authorization %q, want GET with the token", r.Method, r.URL,
-						r.Header.Get("Authorization"))
-				}
-				c.cms(w, r)
-			}))
+			server := httptest.NewServer(
+				http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.Method != http.MethodGet ||
+						r.Header.Get("Authorization") != "Bearer secret-token" {
+						t.Errorf("got %s %s with Authorization %q, want GET with the token",
+							r.Method, r.URL, r.Header.Get("Authorization"))
+					}
+					c.cms(w, r)
+				}))
+
 			t.Cleanup(server.Close)
-			a, err := New(newEnvironment(t, fmt.Sprintf(lookedUp, server.URL)), slog.New(slog.DiscardHandler))
+			a, err := New(newEnvironment(t, fmt.Sprintf(lookedUp, server.URL)),
+				slog.New(slog.DiscardHandler))
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			var samples []Sample
 			for _, text := range c.samples {
 				samples = append(samples, Sample{"s.xml", []byte(text)})
 			}
+
 			findings := diagnosis{a}.diagnoseLookUps(t.Context(), samples)
 			if len(findings) != len(c.want) {
 				t.Fatalf("got %+v, want %d findings", findings, len(c.want))
 			}
+
 			for i, f := range findings {
 				got := "ok " + f.Detail
 				if f.Wrong != nil {
 					got = fmt.Sprintf("wrong %v; %s", f.Wrong, f.Todo)
 				}
+
 				if !strings.HasPrefix(got, c.want[i]) {
 					t.Errorf("got %q, want %q", got, c.want[i])
 				}
@@ -102,8 +113,8 @@ func TestDiagnoseLookUps(t *testing.T) {
 	}
 }
 
-// The finding mentions a successful sign-in only if the sign-in has sent requests. A sign-in with a fixed credential
-// sends none, so it does not show whether the CMS accepts the credential.
+// The finding mentions a successful sign-in only if the sign-in has sent requests. A sign-in with a
+// fixed credential sends none, so it does not show whether the CMS accepts the credential.
 func TestDiagnoseCMS_SignIn(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -112,6 +123,7 @@ func TestDiagnoseCMS_SignIn(t *testing.T) {
 			fmt.Fprint(w, `{"words":"the account is locked"}`)
 		}
 	}))
+
 	t.Cleanup(server.Close)
 	const login = `{ steps: [{ name: login, post: /login, success: %s, say: "{{ json.words }}" }], cookies: true }`
 	for signIn, want := range map[string]string{
@@ -120,16 +132,19 @@ func TestDiagnoseCMS_SignIn(t *testing.T) {
 		"{ bearer: secret-token }":  "ok accepts connections at ADDRESS",
 	} {
 		a, err := New(newEnvironment(t, fmt.Sprintf("delivery: { url: %q, signIn: %s }\n"+
-			"contracts: [{ name: article, root: article }]\n", server.URL, signIn)), slog.New(slog.DiscardHandler))
+			"contracts: [{ name: article, root: article }]\n", server.URL, signIn)),
+			slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Errorf("New with the sign-in %s = %v, want no error", signIn, err)
 			continue
 		}
+
 		f := diagnosis{a}.diagnoseCMS(t.Context(), nil, "weir.yaml")
 		got := "ok " + f.Detail
 		if f.Wrong != nil {
 			got = "wrong " + f.Wrong.Error()
 		}
+
 		if want = strings.ReplaceAll(want, "ADDRESS", strings.TrimPrefix(server.URL, "http://")); got != want {
 			t.Errorf("%s: got %q, want %q", signIn, got, want)
 		}

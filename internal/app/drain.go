@@ -14,13 +14,15 @@ import (
 	"weir/internal/relane"
 )
 
-// DrainLanes drains all lanes, and returns a result for each lane. The drain of a lane ends when no message of the lane
-// can be sent now. If the drainer or the notifier cannot be closed, DrainLanes returns an error, but also all results.
+// DrainLanes drains all lanes, and returns a result for each lane. The drain of a lane ends when no
+// message of the lane can be sent now. If the drainer or the notifier cannot be closed, DrainLanes
+// returns an error, but also all results.
 func (a *App) DrainLanes(ctx context.Context) ([]poll.DrainResult, error) {
 	store, err := a.openStore(ctx, nil)
 	if err != nil {
 		return nil, fmt.Errorf("storage could not be opened: %w", err)
 	}
+
 	notifier := a.newNotifier(store)
 	drainer := drain.New(a.drainConfig(store, a.newTickets(store)))
 	results := make([]poll.DrainResult, a.settings.Lanes)
@@ -36,19 +38,22 @@ func (a *App) DrainLanes(ctx context.Context) ([]poll.DrainResult, error) {
 			}
 		})
 	}
+
 	all.Wait()
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
+
 	return results, errors.Join(drainer.Close(limited), closeNotifier(limited, notifier))
 }
 
-// NewResharder returns a Resharder, which changes the number of lanes. The Resharder calls progress with each report
-// for the user.
+// NewResharder returns a Resharder, which changes the number of lanes. The Resharder calls progress
+// with each report for the user.
 func (a *App) NewResharder(progress func(string)) relane.Resharder {
 	return relane.Resharder{
 		Store: &lane.Store{Table: a.account.Table(), Bodies: a.account.Bodies(), Now: time.Now,
 			Contracts: a.contractNames(), Damages: a.damages},
-		Leases: a.account.Leases(), Lease: time.Duration(a.settings.Lease), Settle: a.settings.settleTime(), Log: a.log,
+		Leases: a.account.Leases(), Lease: time.Duration(a.settings.Lease),
+		Settle: a.settings.settleTime(), Log: a.log,
 		Drainer: func(store *lane.Store) relane.Drainer {
 			store.Notifier = deadReceivers{a.newNotifier(store)}
 			return drain.New(a.drainConfig(store, a.newTickets(store)))

@@ -18,12 +18,14 @@ import (
 	"weir/internal/steps"
 )
 
-// decodeYAML replaces each placeholder ${NAME} in weir.yaml by a mark before it parses the YAML. A mark is the name
-// between characters of Unicode's private use area. After the parsing, each mark is replaced by the value of the
-// variable. So a quote, a colon or a line break in a value cannot change the structure of the YAML. The parser does
-// not get the placeholders themselves, because braces have a meaning in YAML.
+// decodeYAML replaces each placeholder ${NAME} in weir.yaml by a mark before it parses the YAML. A
+// mark is the name between characters of Unicode's private use area. After the parsing, each mark
+// is replaced by the value of the variable. So a quote, a colon or a line break in a value cannot
+// change the structure of the YAML. The parser does not get the placeholders themselves, because
+// braces have a meaning in YAML.
 //
-// A mark has as many characters as its placeholder, so that error messages have the positions of the file.
+// A mark has as many characters as its placeholder, so that error messages have the positions of
+// the file.
 const (
 	markBegin = "\uE000\uE000"
 	markEnd   = "\uE001"
@@ -31,26 +33,33 @@ const (
 
 var (
 	variablePattern = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
-	// defaultPattern matches the forms that a shell has for a variable with a default, such as ${NAME:-value}.
+	// defaultPattern matches the forms that a shell has for a variable with a default, such as
+	// ${NAME:-value}.
 	defaultPattern = regexp.MustCompile(`\$\{[A-Za-z_][A-Za-z0-9_]*:?[-=?+][^}\n]*\}`)
 	markPattern    = regexp.MustCompile(markBegin + `([^` + markEnd + `]*)` + markEnd)
-	// expressionKeys names the settings whose values can have expressions. Package steps replaces the marks in these
-	// values, so that the value of a variable never becomes part of an expression.
+	// expressionKeys names the settings whose values can have expressions. Package steps replaces
+	// the marks in these values, so that the value of a variable never becomes part of an
+	// expression.
 	expressionKeys = []string{"steps", "lookups", "on", "send", "for"}
 	markReverser   = strings.NewReplacer(markBegin, "${", markEnd, "}")
 )
 
-// decodeYAML reads YAML into the settings. It returns the names of the variables that the YAML uses, and that are
-// unset or empty, and an error for each unknown key.
-func (s *Settings) decodeYAML(text string, env func(string) string) (missing []string, unknown []error, err error) {
+// decodeYAML reads YAML into the settings. It returns the names of the variables that the YAML
+// uses, and that are unset or empty, and an error for each unknown key.
+func (s *Settings) decodeYAML(text string, env func(string) string) (missing []string,
+	unknown []error, err error) {
 	marked := variablePattern.ReplaceAllString(text, markBegin+"$1"+markEnd)
 	file, err := parser.ParseBytes([]byte(marked), 0)
 	if err != nil {
-		return nil, nil, errors.New(markReverser.Replace(yaml.FormatError(err, false, false)) + hintAtQuotes(text))
+		return nil, nil, errors.New(markReverser.Replace(yaml.FormatError(err, false, false)) +
+			hintAtQuotes(text))
 	}
+
 	if m := defaultPattern.FindString(text); m != "" {
-		return nil, nil, fmt.Errorf("%s has a default, which is not supported: write ${NAME}, and set the variable", m)
+		return nil, nil, fmt.Errorf(
+			"%s has a default, which is not supported: write ${NAME}, and set the variable", m)
 	}
+
 	s.file = steps.NewFile(marked, file.Docs, markPattern, env)
 	expander := &envExpander{env: env, values: map[string]string{}}
 	s.expander = expander
@@ -58,6 +67,7 @@ func (s *Settings) decodeYAML(text string, env func(string) string) (missing []s
 		if doc.Body == nil || doc.Body.Type() == ast.NullType {
 			continue // the document has only comments
 		}
+
 		ast.Walk(expander, doc.Body)
 		s.body = doc.Body
 		unknown = append(unknown, findUnknownKeys(doc.Body, reflect.TypeFor[Settings]())...)
@@ -65,6 +75,7 @@ func (s *Settings) decodeYAML(text string, env func(string) string) (missing []s
 			return expander.missing, unknown, describeTypeError(err, doc.Body)
 		}
 	}
+
 	return expander.missing, unknown, nil
 }
 
@@ -79,6 +90,7 @@ func describeTypeError(err error, body ast.Node) error {
 		}
 		return newTypeError(kind.Token, body, want)
 	}
+
 	var unknown *yaml.UnknownFieldError
 	if errors.As(err, &unknown) && unknown.Token != nil {
 		name := unknown.Token.Value
@@ -88,10 +100,12 @@ func describeTypeError(err error, body ast.Node) error {
 		}
 		return errors.New(text)
 	}
+
 	var wrong *yaml.TypeError
 	if !errors.As(err, &wrong) || wrong.Token == nil {
 		return errors.New(yaml.FormatError(err, false, false))
 	}
+
 	want := wrong.DstType.String()
 	switch wrong.DstType.Kind() {
 	case reflect.Bool:
@@ -107,21 +121,25 @@ func describeTypeError(err error, body ast.Node) error {
 	case reflect.Map, reflect.Struct:
 		want = "a group of settings"
 	}
+
 	return newTypeError(wrong.Token, body, want)
 }
 
 // keyOfContract matches the path of a contract's key, which is one path or a list of paths.
 var keyOfContract = regexp.MustCompile(`^contracts\[\d+\]\.key$`)
 
-// newTypeError returns the error of a value whose type is wrong, with the setting's path in the file.
+// newTypeError returns the error of a value whose type is wrong, with the setting's path in the
+// file.
 func newTypeError(at *token.Token, body ast.Node, want string) error {
 	path := findPath(body, at)
 	if keyOfContract.MatchString(path) {
 		want = "a path such as ./@id, or a list of paths"
 	}
+
 	if path != "" {
 		path += ": "
 	}
+
 	return fmt.Errorf("[%d:%d] %s%q is not %s", at.Position.Line, at.Position.Column, path,
 		markReverser.Replace(at.Value), want)
 }
@@ -145,14 +163,17 @@ func (f *pathFinder) Visit(n ast.Node) ast.Visitor {
 	if f.path != "" {
 		return nil
 	}
+
 	_, isPair := n.(*ast.MappingValueNode)
 	if !isPair && n.GetToken() == f.at {
 		f.path = strings.TrimPrefix(n.GetPath(), "$.")
 	}
+
 	return f
 }
 
-// listSettingNames returns the names of all settings in a type, including the settings in nested groups.
+// listSettingNames returns the names of all settings in a type, including the settings in nested
+// groups.
 func listSettingNames(t reflect.Type) (names []string) {
 	seen := map[reflect.Type]bool{}
 	var addNames func(reflect.Type)
@@ -165,10 +186,13 @@ func listSettingNames(t reflect.Type) (names []string) {
 		default:
 			return
 		}
+
 		if seen[t] {
 			return
 		}
+
 		seen[t] = true
+
 		for i := range t.NumField() {
 			f := t.Field(i)
 			switch name, options, _ := strings.Cut(f.Tag.Get("yaml"), ","); {
@@ -180,26 +204,32 @@ func listSettingNames(t reflect.Type) (names []string) {
 			}
 		}
 	}
+
 	addNames(t)
+
 	return names
 }
 
-// bareExpression matches an expression without quotes. YAML would parse the braces of such an expression as a mapping.
+// bareExpression matches an expression without quotes. YAML would parse the braces of such an
+// expression as a mapping.
 var bareExpression = regexp.MustCompile(`(?m)[:,\[-][ \t]+\{\{`)
 
-// bareTemplate matches a value within braces that has an expression and no quotes, such as
-// { get: /items/{{ key }} }. YAML would take the braces of the expression for the end of the mapping.
+// bareTemplate matches a value within braces that has an expression and no quotes, such as { get:
+// /items/{{ key }} }. YAML would take the braces of the expression for the end of the mapping.
 var bareTemplate = regexp.MustCompile(`(?m)\{[ \t]*(?:[a-z]\w*:[ \t]+[^"'\s{}][^"'\n{}]*[ ,])*` +
 	`[a-z]\w*:[ \t]+[^"'\s{}][^"'\n{}]*\{\{`)
 
-// bareCondition matches a condition that stands in braces and has no quotes, such as { when: len(list ?? []) > 1 }.
-// YAML would parse a bracket or a brace in the condition as the beginning of a list or a mapping.
+// bareCondition matches a condition that stands in braces and has no quotes, such as { when:
+// len(list ?? []) > 1 }. YAML would parse a bracket or a brace in the condition as the beginning of
+// a list or a mapping.
 var bareCondition = regexp.MustCompile(`(?m)\{[ \t]*when:[ \t]+[^"'\s][^"'\n]*[\[\]{]`)
 
-// bareAttribute matches a path without quotes that begins with an attribute, such as @id. YAML reserves the @.
+// bareAttribute matches a path without quotes that begins with an attribute, such as @id. YAML
+// reserves the @.
 var bareAttribute = regexp.MustCompile(`(?m)[:,\[-][ \t]+@[\pL_{]`)
 
-// hintAtQuotes returns a hint for a YAML error if the text has a value that needs quotes; otherwise "".
+// hintAtQuotes returns a hint for a YAML error if the text has a value that needs quotes; otherwise
+// "".
 func hintAtQuotes(text string) string {
 	switch {
 	case bareAttribute.MatchString(text):
@@ -211,6 +241,7 @@ func hintAtQuotes(text string) string {
 	case bareCondition.MatchString(text):
 		return "\nweir.yaml has a condition with [ or { and without quotes; write { when: \"…\", do: … }"
 	}
+
 	return ""
 }
 
@@ -223,19 +254,22 @@ type envExpander struct {
 
 // Visit implements ast.Visitor.
 func (e *envExpander) Visit(n ast.Node) ast.Visitor {
-	if pair, ok := n.(*ast.MappingValueNode); ok && slices.Contains(expressionKeys, pair.Key.GetToken().Value) {
+	if pair, ok := n.(*ast.MappingValueNode); ok &&
+		slices.Contains(expressionKeys, pair.Key.GetToken().Value) {
 		ast.Walk(missingCollector{e}, pair.Value)
 		return nil
 	}
+
 	if text, ok := n.(*ast.StringNode); ok {
 		text.Value = markPattern.ReplaceAllStringFunc(text.Value, e.readVariable)
 		text.Token.Value = text.Value
 	}
+
 	return e
 }
 
-// readVariable returns the value of a mark's variable. If the value is empty, readVariable adds the variable's name to
-// e.missing.
+// readVariable returns the value of a mark's variable. If the value is empty, readVariable adds the
+// variable's name to e.missing.
 func (e *envExpander) readVariable(mark string) string {
 	name := markPattern.FindStringSubmatch(mark)[1]
 	value := e.env(name)
@@ -246,17 +280,18 @@ func (e *envExpander) readVariable(mark string) string {
 	return value
 }
 
-// shortestValue is the length in bytes from which errors name a variable in place of its value. A shorter value,
-// such as a number, is no secret, and helps to find the mistake.
+// shortestValue is the length in bytes from which errors name a variable in place of its value. A
+// shorter value, such as a number, is no secret, and helps to find the mistake.
 const shortestValue = 6
 
-// hideValues returns a problem of the settings with ${NAME} in place of the values of variables. A problem quotes
-// the value that is wrong, and a secret can stand in the wrong place. The problem is printed, logged and shown by
-// weir check.
+// hideValues returns a problem of the settings with ${NAME} in place of the values of variables. A
+// problem quotes the value that is wrong, and a secret can stand in the wrong place. The problem is
+// printed, logged and shown by weir check.
 func (e *envExpander) hideValues(problem error) error {
 	if e == nil || problem == nil {
 		return problem
 	}
+
 	text := problem.Error()
 	for _, name := range slices.Sorted(maps.Keys(e.values)) {
 		if value := e.values[name]; len(value) >= shortestValue {
@@ -268,9 +303,11 @@ func (e *envExpander) hideValues(problem error) error {
 			text = hidden
 		}
 	}
+
 	if text == problem.Error() {
 		return problem
 	}
+
 	return &concealedProblem{text, problem}
 }
 
@@ -284,7 +321,8 @@ func (p *concealedProblem) Error() string { return p.text }
 
 func (p *concealedProblem) Unwrap() error { return p.cause }
 
-// missingCollector collects the names of the variables that are unset or empty, but replaces no mark.
+// missingCollector collects the names of the variables that are unset or empty, but replaces no
+// mark.
 type missingCollector struct{ *envExpander }
 
 // Visit implements ast.Visitor.

@@ -12,13 +12,14 @@ import (
 	"weir/internal/storage/folder"
 )
 
-// BackUpFolder writes a copy of the store in a folder to a new file, through the process that has the
-// folder open, if there is one. It returns the size of the file. The file gets its name when it is
-// whole.
+// BackUpFolder writes a copy of the store in a folder to a new file, through the process that has
+// the folder open, if there is one. It returns the size of the file. The file gets its name when it
+// is whole.
 func BackUpFolder(ctx context.Context, dir, file string) (size int64, err error) {
 	if err := checkBackupFile(file); err != nil {
 		return 0, err
 	}
+
 	if !embedded.Exists(dir) {
 		return 0, fmt.Errorf("%s: %w", dir, errNoStore)
 	}
@@ -33,9 +34,11 @@ func BackUpFolder(ctx context.Context, dir, file string) (size int64, err error)
 	if err != nil {
 		return 0, describeBackupFile(file, err)
 	}
+
 	if size, err = writeBackup(ctx, store, out); err == nil {
 		err = os.Rename(out.Name(), file)
 	}
+
 	if err != nil {
 		return 0, errors.Join(describeBackupFile(file, err), os.Remove(out.Name()))
 	}
@@ -63,7 +66,8 @@ func checkBackupFile(file string) error {
 	return nil
 }
 
-// describeBackupFile returns an error with the name of the back-up in place of the unfinished file's.
+// describeBackupFile returns an error with the name of the back-up in place of the unfinished
+// file's.
 func describeBackupFile(file string, err error) error {
 	if ofFile := (*fs.PathError)(nil); errors.As(err, &ofFile) {
 		err = ofFile.Err
@@ -77,6 +81,7 @@ func writeBackup(ctx context.Context, store folder.Account, out *os.File) (size 
 	if err == nil {
 		err = out.Sync()
 	}
+
 	info, failed := out.Stat()
 	if err = errors.Join(err, failed, out.Close()); err != nil {
 		return 0, err
@@ -88,13 +93,14 @@ func writeBackup(ctx context.Context, store folder.Account, out *os.File) (size 
 // RestoreFolder makes a folder with the store of a back-up, after it has checked the file.
 func RestoreFolder(dir, file string) error { return embedded.Restore(dir, file) }
 
-// CheckFolder reads everything in the store of the folder, and compares the checksums. It returns the
-// damaged rows, blobs and messages; none for a storage account.
+// CheckFolder reads everything in the store of the folder, and compares the checksums. It returns
+// the damaged rows, blobs and messages; none for a storage account.
 func (a *App) CheckFolder(ctx context.Context) ([]string, error) {
 	f, isFolder := a.account.(folderAccount)
 	if !isFolder {
 		return nil, nil
 	}
+
 	r, err := f.Check(ctx)
 
 	return r.Problems, err

@@ -11,13 +11,15 @@ import (
 	"weir/internal/lane/epochs"
 )
 
-// maxClockSkew bounds clock differences. If the clocks of this machine and of storage differ by maxClockSkew or more,
-// /api/health fails. Weir assumes that the clocks of processes differ by at most maxClockSkew.
+// maxClockSkew bounds clock differences. If the clocks of this machine and of storage differ by
+// maxClockSkew or more, /api/health fails. Weir assumes that the clocks of processes differ by at
+// most maxClockSkew.
 const maxClockSkew = 2 * time.Second
 
 func (r *running) healthChecks() map[string]health.Check {
 	return map[string]health.Check{
-		"storage": r.checkTable, "lanes": r.checkLaneCount, "queue": r.checkQueue, "clock": r.checkClock,
+		"storage": r.checkTable, "lanes": r.checkLaneCount, "queue": r.checkQueue,
+		"clock": r.checkClock,
 	}
 }
 
@@ -31,8 +33,8 @@ func (r *running) checkTable(ctx context.Context) (string, error) {
 // throttledWindow is the time for which a check shows that storage throttled requests.
 const throttledWindow = 10 * time.Minute
 
-// describeThrottling returns a hint if storage has throttled requests of this instance. Weir repeats such requests, so
-// the check passes, but all work is slower.
+// describeThrottling returns a hint if storage has throttled requests of this instance. Weir
+// repeats such requests, so the check passes, but all work is slower.
 func (r *running) describeThrottling() string {
 	n := r.instruments.recorder.RecentlyThrottled(time.Now().Add(-throttledWindow))
 	if n == 0 {
@@ -47,10 +49,12 @@ func (r *running) checkLaneCount(ctx context.Context) (string, error) {
 	switch {
 	case err != nil:
 		return "the number of lanes cannot be read", err
-	case meta.Open.Number != r.store.Epoch || meta.Step == epochs.StepDrain || meta.Step == epochs.StepCopy:
+	case meta.Open.Number != r.store.Epoch || meta.Step == epochs.StepDrain ||
+		meta.Step == epochs.StepCopy:
 		r.checkEpoch()
 		return "the number of lanes is being changed", lane.ErrClosed
 	}
+
 	return "", nil
 }
 
@@ -66,8 +70,11 @@ func (r *running) checkClock(ctx context.Context) (string, error) {
 	if err != nil {
 		return "storage's clock cannot be read", err
 	}
+
 	if skew.Abs() >= maxClockSkew {
-		return fmt.Sprintf("storage's clock differs by about %s", skew.Round(time.Second)), errors.New("clock skew")
+		return fmt.Sprintf("storage's clock differs by about %s", skew.Round(time.Second)),
+			errors.New("clock skew")
 	}
+
 	return "", nil
 }

@@ -21,6 +21,7 @@ func (s *Server) leaveLanes(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
+
 	s.log.Info("handler: the host stops, lanes are handed over")
 
 	startedAt := time.Now()
@@ -28,9 +29,11 @@ func (s *Server) leaveLanes(ctx context.Context) {
 	s.running.Load().history.Leave()
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
+
 	if err := s.running.Load().drainer.Close(limited); err != nil {
 		s.log.Warn("handler: lanes not handed over", "err", err)
 		return
 	}
+
 	s.log.Info("handler: lanes handed over", "duration_ms", time.Since(startedAt).Milliseconds())
 }

@@ -24,27 +24,27 @@ type instruments struct {
 	export   *telemetry.Export // nil = the process sends no data to a collector
 }
 
-// newInstruments returns instruments without an export. countEvents returns the number of events that wait for their
-// receivers.
+// newInstruments returns instruments without an export. countEvents returns the number of events
+// that wait for their receivers.
 func newInstruments(s *Settings, c *calendar.Calendar, storageCalls *azure.Counter,
 	countEvents func() int) *instruments {
 	metrics := telemetry.NewMetrics(telemetry.Config{Storage: storageCalls, Build: telemetryBuild(),
 		Contracts: s.contractNames(), Upstreams: s.upstreamNames(), Now: time.Now})
 	recorder := history.NewRecorder(time.Now, storageCalls.Snapshot)
 	recorder.Throttled = storageCalls.Throttled
-	return &instruments{calendar: c, metrics: metrics, notified: notify.NewMetrics(metrics.Registry, countEvents),
-		recorder: recorder}
+	return &instruments{calendar: c, metrics: metrics,
+		notified: notify.NewMetrics(metrics.Registry, countEvents), recorder: recorder}
 }
 
-// startExport sets the export of traces, and starts the export of metrics. Call startExport before the process begins
-// its work.
+// startExport sets the export of traces, and starts the export of metrics. Call startExport before
+// the process begins its work.
 func (a *App) startExport(ctx context.Context, e *telemetry.Export) {
 	a.instruments.export = e
 	e.Metrics(ctx, a.instruments.metrics.Registry, a.refreshGauges)
 }
 
-// flushTimeout bounds the sending of the last spans, metrics and log records. stopTimeout and flushTimeout together are
-// shorter than the 10 s after which the host kills a process that stops.
+// flushTimeout bounds the sending of the last spans, metrics and log records. stopTimeout and
+// flushTimeout together are shorter than the 10 s after which the host kills a process that stops.
 const flushTimeout = 1500 * time.Millisecond
 
 // flushExport sends the last spans, metrics and log records, even if ctx has ended.
@@ -65,25 +65,29 @@ func (i *instruments) Poisoned() {
 	i.recorder.Poisoned()
 }
 
-func (i *instruments) recordLane(number int, c lane.Control, oldest, now time.Time, refused overview.RefusedKeys) {
+func (i *instruments) recordLane(number int, c lane.Control, oldest, now time.Time,
+	refused overview.RefusedKeys) {
 	_, byOperator := c.LanePause(now)
 	closed, _, _ := i.calendar.At(now)
 	missing := map[string]int64{}
 	for _, m := range c.MissingContracts() {
 		missing[m.Contract] = m.Messages
 	}
+
 	braked := map[string]int64{}
 	for _, b := range c.Tail.Brakes {
 		braked[b.Contract] += b.Messages
 	}
+
 	i.metrics.Saw(number, telemetry.LaneView{Waiting: c.WaitingCount(), Oldest: oldest,
 		Missing: missing, Braked: braked,
-		Paused:      map[string]bool{"operator": byOperator, "calendar": closed, "cms": isPausedByCMS(c.Tail, refused, now)},
+		Paused: map[string]bool{"operator": byOperator, "calendar": closed,
+			"cms": isPausedByCMS(c.Tail, refused, now)},
 		RefusedKeys: refused.Count})
 }
 
-// isPausedByCMS reports whether a lane is paused because the CMS is away. If the CMS refuses a few keys only, the lane
-// pauses for these alone.
+// isPausedByCMS reports whether a lane is paused because the CMS is away. If the CMS refuses a few
+// keys only, the lane pauses for these alone.
 func isPausedByCMS(t lane.Tail, refused overview.RefusedKeys, now time.Time) bool {
 	return t.PausedUntil.After(now) && !refused.AreFew()
 }

@@ -15,14 +15,15 @@ import (
 
 var errTaken = &net.OpError{Op: "listen", Err: os.NewSyscallError("bind", syscall.EADDRINUSE)}
 
-// A connection of another process has the port that the host has chosen. The handler listens as soon as the port is
-// free: three handlers that end would end the host.
+// A connection of another process has the port that the host has chosen. The handler listens as
+// soon as the port is free: three handlers that end would end the host.
 func TestListenForHost_PortIsTaken(t *testing.T) {
 	t.Parallel()
 	other, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	port := strconv.Itoa(other.Addr().(*net.TCPAddr).Port)
 	tries := 0
 	env := func(name string) string {
@@ -31,6 +32,7 @@ func TestListenForHost_PortIsTaken(t *testing.T) {
 		}
 		return ""
 	}
+
 	first, err := awaitPort(t.Context(), func() (net.Listener, error) {
 		if tries++; tries == 3 {
 			other.Close()
@@ -40,6 +42,7 @@ func TestListenForHost_PortIsTaken(t *testing.T) {
 	if err != nil || tries < 3 {
 		t.Fatalf("got %v after %d tries, want a listener after 3", err, tries)
 	}
+
 	first.Close()
 	l, err := listenForHost(t.Context(), env)
 	if err != nil {
@@ -60,8 +63,10 @@ func TestAwaitPort(t *testing.T) {
 		want      time.Duration
 		succeeds  bool
 	}{
-		"FreeAtOnce":     {freeAfter: time.Nanosecond, err: errTaken, want: portPause, succeeds: true},
-		"FreeAfter19s":   {freeAfter: 19 * time.Second, err: errTaken, want: 19 * time.Second, succeeds: true},
+		"FreeAtOnce": {freeAfter: time.Nanosecond, err: errTaken, want: portPause,
+			succeeds: true},
+		"FreeAfter19s": {freeAfter: 19 * time.Second, err: errTaken, want: 19 * time.Second,
+			succeeds: true},
 		"StaysTaken":     {err: errTaken, want: portPatience},
 		"NoPort":         {err: errors.New("invalid port"), want: 0},
 		"ProcessIsEnded": {err: errTaken, stop: time.Second, want: time.Second},
@@ -78,9 +83,11 @@ func TestAwaitPort(t *testing.T) {
 					}
 					return nil, c.err
 				})
+
 				took := time.Since(began)
 				if (err == nil) != c.succeeds || took < c.want || took > c.want+portPause {
-					t.Errorf("got %v after %s, want success: %t after %s", err, took, c.succeeds, c.want)
+					t.Errorf("got %v after %s, want success: %t after %s", err, took,
+						c.succeeds, c.want)
 				}
 			})
 		})

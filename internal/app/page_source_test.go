@@ -29,8 +29,8 @@ contracts:
       - { name: create, when: len(find.json) == 0, post: /items, json: { title: "{{ text('./title') }}" } }
 `
 
-// The page with the requests of a message must show no secret, because the key of functions/view is enough to see the
-// page. The page must send no request.
+// The page with the requests of a message must show no secret, because the key of functions/view is
+// enough to see the page. The page must send no request.
 func TestPageSource_Try(t *testing.T) {
 	t.Parallel()
 	cms := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -41,71 +41,96 @@ func TestPageSource_Try(t *testing.T) {
 	if err := r.store.EnsureControlRows(t.Context(), 0, 0); err != nil {
 		t.Fatal(err)
 	}
-	m, err := r.contracts.Accept(t.Context(), "text/xml", []byte("<article id='/a'><title>T</title></article>"))
+
+	m, err := r.contracts.Accept(t.Context(), "text/xml",
+		[]byte("<article id='/a'><title>T</title></article>"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	// Append wakes no drainer, so no holder delivers the message during the test.
 	filed, err := r.appender.Append(t.Context(), m, "")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	id := filed.Message.Public()
 	got, err := (&pageSource{r, httpio.NewTurns(1 << 20)}).Try(t.Context(), id, false)
 	if err != nil || got.Verdict != trial.Open || len(got.Steps) != 2 {
 		t.Fatalf("got %+v and %v, want two steps", got, err)
 	}
+
 	text := got.FormatText()
-	for _, want := range []string{"GET " + cms.URL + "/api/items?key=…&ref=%2Fa\n", "X-Api-Key: …\n",
-		`"title": "T"`,
+	for _, want := range []string{"GET " + cms.URL + "/api/items?key=…&ref=%2Fa\n",
+		"X-Api-Key: …\n", `"title": "T"`,
 		"Weir-Attempt: 1\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("got\n%s\nwant %q in it", text, want)
 		}
 	}
+
 	page := httptest.NewRecorder()
-	r.handler.ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/api/dashboard/messages/"+id.String(), nil))
-	if page.Code != http.StatusOK || !strings.Contains(page.Body.String(), "Requests it would make") ||
+	r.handler.ServeHTTP(page, httptest.NewRequest(http.MethodGet,
+		"/api/dashboard/messages/"+id.String(), nil))
+
+	if page.Code != http.StatusOK ||
+		!strings.Contains(page.Body.String(), "Requests it would make") ||
 		strings.Contains(text+page.Body.String(), "secret-") ||
 		strings.Contains(text+page.Body.String(), "X-Api-Key: short") {
-		t.Errorf("got %d and\n%s\n%s\nwant 200 with the requests, and no secret", page.Code, text, page.Body)
+		t.Errorf("got %d and\n%s\n%s\nwant 200 with the requests, and no secret", page.Code,
+			text, page.Body)
 	}
+
 	contracts := r.contracts
 	if r.contracts, err = contract.New([]contract.Definition{{Name: "other", Root: "other"}},
 		contract.Limits{MaxBody: 1}); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := (&pageSource{r, httpio.NewTurns(1 << 20)}).Try(t.Context(), id, false); err != nil || got.Verdict != trial.Waits ||
+
+	if got, err := (&pageSource{r, httpio.NewTurns(1 << 20)}).Try(t.Context(), id, false); err !=
+		nil || got.Verdict != trial.Waits ||
 		len(got.Steps) != 0 || !strings.Contains(got.Reason, "article") {
 		t.Errorf("Try without the contract: got %+v and %v, want no request, and the contract's name", got, err)
 	}
+
 	r.contracts = contracts
 	if _, err := (&pageSource{r, httpio.NewTurns(1 << 20)}).Try(t.Context(), id, true); weir.KindOf(err) != weir.NotFound {
 		t.Errorf("Try of a message that was not edited: got %v, want NotFound", err)
 	}
+
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got, err := (&pageSource{r, httpio.NewTurns(1 << 20)}).Try(ended, id, false); err == nil && got.Verdict != trial.CutOff {
-		t.Errorf("Try after the request ended = %+v, want an error or the verdict %s", got, trial.CutOff)
+
+	if got, err := (&pageSource{r, httpio.NewTurns(1 << 20)}).Try(ended, id, false); err == nil &&
+		got.Verdict != trial.CutOff {
+		t.Errorf("Try after the request ended = %+v, want an error or the verdict %s", got,
+			trial.CutOff)
 	}
 }
 
-// The page of a dead message and the replay without force must agree: the page names an obstacle if and only if Weir
-// refuses the replay. Otherwise operators learn to tick Force, which overwrites newer content.
+// The page of a dead message and the replay without force must agree: the page names an obstacle if
+// and only if Weir refuses the replay. Otherwise operators learn to tick Force, which overwrites
+// newer content.
 func TestPageSource_ReplayObstacle(t *testing.T) {
 	t.Parallel()
 	r := newTestRunning(t)
 	if err := r.store.EnsureControlRows(t.Context(), 0, 0); err != nil {
 		t.Fatal(err)
 	}
+
 	holder := newTestHolder(t, r)
-	alone, overtaken, copied := holder.append("/alone"), holder.append("/overtaken"), holder.append("/copied")
+	alone, overtaken, copied := holder.append("/alone"), holder.append("/overtaken"),
+		holder.append("/copied")
 	unsent, newer := holder.append("/unsent"), holder.append("/overtaken")
+
 	for _, e := range []*lane.Entry{alone, overtaken, copied} {
-		e.Record(weir.Result{Outcome: weir.OutcomeRejected, Status: http.StatusBadRequest, Reason: "no"}, 1, true)
+		e.Record(weir.Result{Outcome: weir.OutcomeRejected, Status: http.StatusBadRequest,
+			Reason: "no"}, 1, true)
 		holder.finish(e, weir.Dead)
 	}
-	holder.finish(unsent, weir.Dead) // for example, the message ended three holders, and no attempt was recorded
+
+	// for example, the message ended three holders, and no attempt was recorded
+	holder.finish(unsent, weir.Dead)
 	newer.Record(weir.Result{Outcome: weir.OutcomeDelivered, Status: http.StatusOK}, 1, true)
 	holder.finish(newer, weir.Delivered)
 	holder.blockReplay(copied, "a-message-of-the-earlier-epoch")
@@ -114,21 +139,27 @@ func TestPageSource_ReplayObstacle(t *testing.T) {
 		overtaken: newer.Message.Public().String(), copied: "a-message-of-the-earlier-epoch"} {
 		id := e.Message.Public().String()
 		page := httptest.NewRecorder()
-		r.handler.ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/api/dashboard/messages/"+id, nil))
+		r.handler.ServeHTTP(page,
+			httptest.NewRequest(http.MethodGet, "/api/dashboard/messages/"+id, nil))
 		text := page.Body.String()
 		isNamed := strings.Contains(text, "A replay needs Force.")
-		if page.Code != http.StatusOK || isNamed != (wantObstacle != "") || !strings.Contains(text, wantObstacle) {
+		if page.Code != http.StatusOK || isNamed != (wantObstacle != "") ||
+			!strings.Contains(text, wantObstacle) {
 			t.Errorf("%s: the page has status %d, and names an obstacle: %t; want 200 and the obstacle %q", e.Message.Key,
 				page.Code, isNamed, wantObstacle)
 		}
+
 		answer := httptest.NewRecorder()
-		r.handler.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/api/messages/"+id+"/replay", nil))
+		r.handler.ServeHTTP(answer,
+			httptest.NewRequest(http.MethodPost, "/api/messages/"+id+"/replay", nil))
 		want := http.StatusAccepted
 		if wantObstacle != "" {
 			want = http.StatusConflict
 		}
+
 		if answer.Code != want {
-			t.Errorf("%s: replay without force: got %d %s, want %d", e.Message.Key, answer.Code, answer.Body, want)
+			t.Errorf("%s: replay without force: got %d %s, want %d", e.Message.Key, answer.Code,
+				answer.Body, want)
 		}
 	}
 }
@@ -157,10 +188,12 @@ func (h *testHolder) append(key string) *lane.Entry {
 	if err != nil {
 		h.t.Fatal(err)
 	}
+
 	e, err := h.store.ReadMessage(h.t.Context(), 0, filed.Message.ID.Seq)
 	if err != nil {
 		h.t.Fatal(err)
 	}
+
 	return e
 }
 
@@ -171,16 +204,19 @@ func (h *testHolder) finish(e *lane.Entry, stage weir.Stage) {
 	if err := ch.Finish(e, stage, time.Now()); err != nil {
 		h.t.Fatal(err)
 	}
+
 	if stage == weir.Delivered {
 		ch.SaveLastDelivery(e)
 	}
+
 	batch.TryAdd(ch)
 	if err := h.writer.Commit(h.t.Context(), batch); err != nil {
 		h.t.Fatal(err)
 	}
 }
 
-// blockReplay stores the id of a later message, as a copy of the message has it after a change of the number of lanes.
+// blockReplay stores the id of a later message, as a copy of the message has it after a change of
+// the number of lanes.
 func (h *testHolder) blockReplay(e *lane.Entry, later string) {
 	h.t.Helper()
 	merge := storage.Op{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()),

@@ -15,6 +15,7 @@ func TestPastOf_Uncounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestRunning(t)
 		from := time.Now()
+
 		for range 2 {
 			r.instruments.recorder.Attempted(
 				0,
@@ -23,8 +24,10 @@ func TestPastOf_Uncounted(t *testing.T) {
 					StartedAt: time.Now()},
 				weir.OutcomeUnavailable,
 			)
+
 			time.Sleep(2 * time.Minute)
 		}
+
 		to := time.Now()
 		time.Sleep(5 * time.Minute)
 
@@ -35,7 +38,8 @@ func TestPastOf_Uncounted(t *testing.T) {
 			want     wire.Uncounted
 		}{
 			{"the whole wait", 0, from, to, wire.Uncounted{Attempts: 2, Status: 503}},
-			{"a part of it", 0, from.Add(2 * time.Minute), to, wire.Uncounted{Attempts: 1, Status: 503}},
+			{"a part of it", 0, from.Add(2 * time.Minute), to,
+				wire.Uncounted{Attempts: 1, Status: 503}},
 			{"another time", 0, to.Add(2 * time.Minute), to.Add(3 * time.Minute), wire.Uncounted{}},
 			{"another lane", 1, from, to, wire.Uncounted{}},
 			{"long ago", 0, from.Add(-25 * time.Hour), to, wire.Uncounted{}},

@@ -36,7 +36,8 @@ type pipeline struct {
 	schedules *recur.Runner
 }
 
-// pipelineConfig has the settings that differ between the pipeline of a server and that of the command "weir poll".
+// pipelineConfig has the settings that differ between the pipeline of a server and that of the
+// command "weir poll".
 type pipelineConfig struct {
 	sender      drain.Sender
 	notAfter    time.Time         // no attempt begins after notAfter; zero = no limit
@@ -50,6 +51,7 @@ func newPipeline(ctx context.Context, a *App, store *lane.Store, cfg pipelineCon
 	if a.ownsFolder() {
 		queue = rings
 	}
+
 	p := &pipeline{store: store, tickets: ticket.New(a.ticketConfig(store, queue)), bell: rings,
 		notifier: a.startNotifier(ctx, store), permit: cfg.permit}
 	drainCfg := a.drainConfig(store, p.tickets)
@@ -59,17 +61,19 @@ func newPipeline(ctx context.Context, a *App, store *lane.Store, cfg pipelineCon
 	p.waker = wake.Waker{Drainer: p.drainer, Tickets: p.tickets, TicketsOnly: cfg.ticketsOnly}
 	p.appender = newAppender(a, store, p.waker)
 	p.schedules = a.newSchedules(p)
+
 	return p
 }
 
-// newAppender returns an appender that offers each stored message to the drainer, so that the drainer need not read the
-// message from storage.
+// newAppender returns an appender that offers each stored message to the drainer, so that the
+// drainer need not read the message from storage.
 func newAppender(a *App, store *lane.Store, waker wake.Waker) *lane.Appender {
 	appender := lane.NewAppender(store, a.log)
 	appender.OnFiled = func(number int, messages []weir.Message) {
 		waker.Offer(number, messages)
 		a.instruments.recordAppended(number, messages)
 	}
+
 	appender.OnWake = waker.WakeOffered
 	return appender
 }
@@ -100,13 +104,15 @@ func (p *pipeline) answerRing(number int) {
 	if number == ticket.AllLanes {
 		first, last = 0, p.store.Lanes-1
 	}
+
 	for n := first; n <= last; n++ {
 		p.drainer.Wake(n)
 	}
 }
 
-// holderLingers is the shortest time for which a holder keeps the lease of an empty lane. A process that receives a
-// ticket keeps the lane for at least this time, so the lane needs no other ticket meanwhile.
+// holderLingers is the shortest time for which a holder keeps the lease of an empty lane. A process
+// that receives a ticket keeps the lane for at least this time, so the lane needs no other ticket
+// meanwhile.
 const holderLingers = 2 * time.Second
 
 func (a *App) ticketConfig(store *lane.Store, queue ticket.Queue) ticket.Config {
@@ -124,17 +130,20 @@ func (a *App) drainConfig(store *lane.Store, tickets drain.Tickets) drain.Config
 	return drain.Config{
 		Store: store, Leases: a.account.Leases(), Sender: a.newSender(), Tickets: tickets,
 		Lease: time.Duration(s.Lease), Settle: s.settleTime(), Attempts: s.Delivery.Attempts,
-		Backoff: s.backoffConfig(), Patience: time.Duration(s.Delivery.Patience), RetryFor: s.retryFor(),
-		Brake: s.Delivery.Brake,
-		Rate:  s.Delivery.Rate.interval(), AtOnce: s.Delivery.MaxConcurrent, Now: time.Now, Log: a.log,
+		Backoff: s.backoffConfig(), Patience: time.Duration(s.Delivery.Patience),
+		RetryFor: s.retryFor(),
+		Brake:    s.Delivery.Brake,
+		Rate:     s.Delivery.Rate.interval(), AtOnce: s.Delivery.MaxConcurrent, Now: time.Now,
+		Log:      a.log,
 		Observer: a.instruments.drainObserver(), Name: a.processName(), Calendar: a.calendar,
 		Remembers: a.sender.Remembers, Memory: a.budgets.lanes,
 	}
 }
 
-// newSender returns the sender of messages to the CMS. The sender hides redacted values in the results of attempts. If
-// traces are exported, the sender records the spans of each attempt.
+// newSender returns the sender of messages to the CMS. The sender hides redacted values in the
+// results of attempts. If traces are exported, the sender records the spans of each attempt.
 func (a *App) newSender() drain.Sender {
 	redacting := &redact.Sender{Next: a.sender, Contracts: a.contracts}
-	return a.instruments.export.Sender(redacting, a.settings.Delivery.Method, a.settings.Delivery.URL)
+	return a.instruments.export.Sender(redacting, a.settings.Delivery.Method,
+		a.settings.Delivery.URL)
 }

@@ -9,24 +9,27 @@ import (
 	"weir/internal/weir"
 )
 
-// While storage is not open, requests wait until the process has a certain age: pingHold for requests to /, and
-// requestHold for all others. So a post that starts the app is answered 202 if storage opens in time. Both ages are
-// below the 30 s for which the host waits for the handler to start.
+// While storage is not open, requests wait until the process has a certain age: pingHold for
+// requests to /, and requestHold for all others. So a post that starts the app is answered 202 if
+// storage opens in time. Both ages are below the 30 s for which the host waits for the handler to
+// start.
 const (
 	pingHold    = 10 * time.Second
 	requestHold = 14 * time.Second
 )
 
-// newHandler returns the handler of all requests. The host requests / until the handler is ready, and sometimes
-// afterwards. All other requests are for the functions.
+// newHandler returns the handler of all requests. The host requests / until the handler is ready,
+// and sometimes afterwards. All other requests are for the functions.
 func (s *Server) newHandler() http.Handler {
 	functions := httpio.PlainPathsOnly(s.log, http.HandlerFunc(s.serveFunctions))
 	if s.guard != nil {
 		functions = s.guard.Handler(functions)
 	}
+
 	if s.alone != nil {
 		return s.alone.newHandler(functions)
 	}
+
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/" {
 			s.awaitOpen(r.Context(), pingHold)
@@ -37,14 +40,15 @@ func (s *Server) newHandler() http.Handler {
 	})
 }
 
-// serveFunctions passes a request to the functions as soon as storage is open. If storage does not open in time,
-// serveFunctions answers 503.
+// serveFunctions passes a request to the functions as soon as storage is open. If storage does not
+// open in time, serveFunctions answers 503.
 func (s *Server) serveFunctions(w http.ResponseWriter, r *http.Request) {
 	s.awaitOpen(r.Context(), requestHold)
 	if running := s.running.Load(); running != nil {
 		running.handler.ServeHTTP(w, r)
 		return
 	}
+
 	httpio.WriteError(w, r, s.log, &weir.Error{Kind: weir.Unavailable, Op: "start",
 		Message: "storage cannot be reached yet; try again", RetryAfter: 2 * maxStorageRetry})
 }
@@ -56,8 +60,10 @@ func (s *Server) awaitOpen(ctx context.Context, hold time.Duration) {
 		return
 	default:
 	}
+
 	timer := time.NewTimer(time.Until(s.startedAt.Add(hold)))
 	defer timer.Stop()
+
 	select {
 	case <-s.opened:
 	case <-timer.C:

@@ -13,8 +13,9 @@ import (
 	"weir/internal/weir"
 )
 
-// aem stands in for the Content Fragment Management API of AEM as a Cloud Service. It answers as Adobe's documentation
-// (developer.adobe.com, experience-manager-apis) says, and as Adobe's clients expect.
+// aem stands in for the Content Fragment Management API of AEM as a Cloud Service. It answers as
+// Adobe's documentation (developer.adobe.com, experience-manager-apis) says, and as Adobe's clients
+// expect.
 type aem struct {
 	liberties
 	mu        sync.Mutex
@@ -44,18 +45,22 @@ const (
 )
 
 func aemProblem(status int, detail string) string {
-	return fmt.Sprintf(`{"status":%d,"title":%q,"detail":%q}`, status, http.StatusText(status), detail)
+	return fmt.Sprintf(`{"status":%d,"title":%q,"detail":%q}`, status,
+		http.StatusText(status), detail)
 }
 
-// newAEM returns a CMS. If isThere is set, the CMS has the fragment harbour-opens, with a teaser from an editor.
+// newAEM returns a CMS. If isThere is set, the CMS has the fragment harbour-opens, with a teaser
+// from an editor.
 func newAEM(isThere bool) *aem {
 	a := &aem{fragments: map[string]*aemFragment{}, verdict: "SUCCESS_TRIGGERED"}
 	if isThere {
 		a.made = 1
-		a.fragments["id-1"] = &aemFragment{ID: "id-1", Path: aemFolder + "/harbour-opens", Title: "Before",
-			Description: "Of the editors", Status: "PUBLISHED", revision: 1,
-			Fields: []map[string]any{newAEMField("title", "Before"), newAEMField("teaser", "Read this")}}
+		a.fragments["id-1"] = &aemFragment{ID: "id-1", Path: aemFolder + "/harbour-opens",
+			Title: "Before", Description: "Of the editors", Status: "PUBLISHED", revision: 1,
+			Fields: []map[string]any{newAEMField("title", "Before"),
+				newAEMField("teaser", "Read this")}}
 	}
+
 	return a
 }
 
@@ -67,10 +72,12 @@ func (a *aem) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
+
 	if r.URL.Path == "/" { // in place of Adobe's token endpoint
 		a.serveToken(w, r)
 		return
 	}
+
 	id := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, aemAPI), "/")
 	fragment := a.fragments[id]
 	switch {
@@ -84,23 +91,28 @@ func (a *aem) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case id == "":
 		a.serveLookUp(w, r.FormValue("path"))
 	case fragment == nil:
-		replyAEM(w, http.StatusNotFound, aemProblem(http.StatusNotFound, "The fragment was not found."))
+		replyAEM(w, http.StatusNotFound,
+			aemProblem(http.StatusNotFound, "The fragment was not found."))
 	case r.Method == http.MethodGet:
 		if fragment.isEnding {
 			fragment.Status, fragment.revision = "UNPUBLISHED", fragment.revision+1
 		}
 		replyFragment(w, http.StatusOK, fragment)
+
 	case r.Header.Get("If-Match") == "":
-		replyAEM(w, http.StatusPreconditionRequired, aemProblem(http.StatusPreconditionRequired, "If-Match is missing."))
+		replyAEM(w, http.StatusPreconditionRequired,
+			aemProblem(http.StatusPreconditionRequired, "If-Match is missing."))
 	case r.Header.Get("If-Match") != fmt.Sprintf(`"%d"`, fragment.revision):
-		replyAEM(w, http.StatusPreconditionFailed, aemProblem(http.StatusPreconditionFailed, "It was changed."))
+		replyAEM(w, http.StatusPreconditionFailed,
+			aemProblem(http.StatusPreconditionFailed, "It was changed."))
 	case r.Method == http.MethodDelete:
 		delete(a.fragments, id)
 		w.WriteHeader(http.StatusNoContent)
 	default:
 		var written aemFragment
 		_ = json.NewDecoder(r.Body).Decode(&written)
-		fragment.Title, fragment.Description, fragment.Fields = written.Title, written.Description, written.Fields
+		fragment.Title, fragment.Description, fragment.Fields = written.Title, written.Description,
+			written.Fields
 		fragment.Status, fragment.revision = "MODIFIED", fragment.revision+1
 		replyFragment(w, http.StatusOK, fragment)
 	}
@@ -119,13 +131,16 @@ func replyFragment(w http.ResponseWriter, status int, f *aemFragment) {
 }
 
 func (a *aem) serveToken(w http.ResponseWriter, r *http.Request) {
-	if r.FormValue("client_secret") != "secret-of-client" || r.FormValue("scope") != "openid,AdobeID" {
+	if r.FormValue("client_secret") != "secret-of-client" ||
+		r.FormValue("scope") != "openid,AdobeID" {
 		w.WriteHeader(http.StatusBadRequest)
 		fmt.Fprint(w, `{"error":"invalid_client"}`)
 		return
 	}
+
 	a.tokens++
-	fmt.Fprintf(w, `{"access_token":"token-number-%d","token_type":"bearer","expires_in":86399}`, a.tokens)
+	fmt.Fprintf(w, `{"access_token":"token-number-%d","token_type":"bearer","expires_in":86399}`,
+		a.tokens)
 }
 
 // findFragment returns the fragment at a path; nil = there is none.
@@ -143,13 +158,15 @@ func (a *aem) serveLookUp(w http.ResponseWriter, path string) {
 	for _, id := range slices.Sorted(maps.Keys(a.fragments)) {
 		f := a.fragments[id]
 		switch {
-		case !a.finds(strings.TrimPrefix(f.Path, aemFolder+"/"), strings.TrimPrefix(path, aemFolder+"/")):
+		case !a.finds(strings.TrimPrefix(f.Path, aemFolder+"/"),
+			strings.TrimPrefix(path, aemFolder+"/")):
 		case f.hidden == 0:
 			items = append(items, f)
 		default:
 			f.hidden--
 		}
 	}
+
 	_ = json.NewEncoder(w).Encode(map[string]any{"items": items})
 }
 
@@ -158,17 +175,20 @@ func (a *aem) createFragment(w http.ResponseWriter, r *http.Request) {
 		ParentPath, ModelID, Name, Title string
 		Fields                           []map[string]any
 	}
+
 	_ = json.NewDecoder(r.Body).Decode(&body)
 	path := body.ParentPath + "/" + a.storedSlug(body.Name)
 	switch {
 	case body.ParentPath != aemFolder || body.ModelID != "id-of-model":
-		replyAEM(w, http.StatusNotFound, aemProblem(http.StatusNotFound, "The folder or the model was not found."))
+		replyAEM(w, http.StatusNotFound,
+			aemProblem(http.StatusNotFound, "The folder or the model was not found."))
 	case a.findFragment(path) != nil:
-		replyAEM(w, http.StatusConflict, aemProblem(http.StatusConflict, "A resource of this name is there."))
+		replyAEM(w, http.StatusConflict,
+			aemProblem(http.StatusConflict, "A resource of this name is there."))
 	default:
 		a.made++
-		f := &aemFragment{ID: fmt.Sprint("id-", a.made), Path: path, Title: body.Title, Fields: body.Fields,
-			Status: "NEW", revision: 1, hidden: a.indexLag}
+		f := &aemFragment{ID: fmt.Sprint("id-", a.made), Path: path, Title: body.Title,
+			Fields: body.Fields, Status: "NEW", revision: 1, hidden: a.indexLag}
 		a.fragments[f.ID] = f
 		replyFragment(w, http.StatusCreated, f)
 	}
@@ -180,6 +200,7 @@ func (a *aem) servePublish(w http.ResponseWriter, r *http.Request) {
 		Paths           []string
 		WorkflowModelID string
 	}
+
 	_ = json.NewDecoder(r.Body).Decode(&body)
 	items := []map[string]string{}
 	for _, path := range body.Paths {
@@ -194,9 +215,12 @@ func (a *aem) servePublish(w http.ResponseWriter, r *http.Request) {
 			f.Status = "PUBLISHED"
 			a.recordPublished(path)
 		}
+
 		items = append(items, map[string]string{"path": path, "status": verdict})
 	}
-	_ = json.NewEncoder(w).Encode(map[string]any{"workflowInstanceId": "/var/workflow/instances/1", "items": items})
+
+	_ = json.NewEncoder(w).Encode(map[string]any{"workflowInstanceId": "/var/workflow/instances/1",
+		"items": items})
 }
 
 func (a *aem) snapshot() map[string]string {
@@ -216,9 +240,10 @@ func (a *aem) listArticles() (states []string) {
 
 func openAEM(t *testing.T, cms *aem, model string, faults ...fault) *recipe {
 	t.Helper()
-	return openRecipe(t, "aem", &faultyCMS{Handler: cms, faults: faults}, map[string]string{"AEM_URL": "",
-		"AEM_TOKEN_URL": "", "AEM_CLIENT_ID": "weir", "AEM_CLIENT_SECRET": "secret-of-client",
-		"AEM_SCOPES": "openid,AdobeID", "AEM_FOLDER": aemFolder, "AEM_MODEL": model})
+	return openRecipe(t, "aem", &faultyCMS{Handler: cms, faults: faults},
+		map[string]string{"AEM_URL": "",
+			"AEM_TOKEN_URL": "", "AEM_CLIENT_ID": "weir", "AEM_CLIENT_SECRET": "secret-of-client",
+			"AEM_SCOPES": "openid,AdobeID", "AEM_FOLDER": aemFolder, "AEM_MODEL": model})
 }
 
 var aemHarness = harness[*aem]{
@@ -239,31 +264,36 @@ func TestRecipe_AEM(t *testing.T) {
 	t.Parallel()
 	aemHarness.checkDeliveries(t, map[string]delivery{
 		"CreatedMeanwhile": {
-			true, []fault{{request: "GET", status: 200, body: `{"items":[]}`}}, "find create find read update publish",
+			true, []fault{{request: "GET", status: 200, body: `{"items":[]}`}},
+			"find create find read update publish",
 		},
 		"EditedMeanwhile": {
 			true, []fault{{request: "PUT", status: 412, body: aemProblem(412, "It was changed.")}},
 			"find read update read update publish",
 		},
 		"RemovedMeanwhile": {
-			true, []fault{{request: "PUT", status: 404, body: aemProblem(404, "The fragment was not found.")}},
+			true, []fault{{request: "PUT", status: 404,
+				body: aemProblem(404, "The fragment was not found.")}},
 			"find read update find read update publish",
 		},
 		"TokenEnded": {true, []fault{{request: "PUT", status: 401}}, "find read update publish"},
 	}, func(t *testing.T, cms *aem, wasThere bool) {
 		t.Helper()
 		f := cms.findFragment(aemFolder + "/harbour-opens")
-		want := map[string]string{"title": "[The harbour opens]", "body": "[<p>From Monday on.</p>]",
-			"tags": "[harbour news]"}
+		want := map[string]string{"title": "[The harbour opens]",
+			"body": "[<p>From Monday on.</p>]", "tags": "[harbour news]"}
 		description := ""
 		if wasThere {
 			want["teaser"], description = "[Read this]", "Of the editors"
 		}
+
 		got := map[string]string{}
 		for _, field := range f.Fields {
 			got[fmt.Sprint(field["name"])] = fmt.Sprint(field["values"])
 		}
-		if f.Title != "The harbour opens" || f.Description != description || !maps.Equal(got, want) {
+
+		if f.Title != "The harbour opens" || f.Description != description ||
+			!maps.Equal(got, want) {
 			t.Errorf("got %+v, want fields %v and the description %q", f, want, description)
 		}
 	})
@@ -274,7 +304,8 @@ func TestRecipe_AEMFailures(t *testing.T) {
 	const publish = "POST " + aemAPI + "/publish"
 	aemHarness.checkFailures(t, map[string]failure{
 		"ErrorAfterCreate": {
-			false, fault{request: "POST " + aemAPI, acts: true, status: 500, body: aemProblem(500, "Repository")},
+			false, fault{request: "POST " + aemAPI, acts: true, status: 500,
+				body: aemProblem(500, "Repository")},
 			weir.OutcomeRetry, "500", "find create", "find read update publish",
 		},
 		"AnswerLostAfterPublish": {
@@ -282,7 +313,8 @@ func TestRecipe_AEMFailures(t *testing.T) {
 			weir.OutcomeRetry, "", "find create publish", "find read update publish",
 		},
 		"PublishTooEarly": {
-			false, fault{request: publish, status: 200, body: `{"items":[{"status":"ERROR_NOT_FOUND"}]}`},
+			false, fault{request: publish, status: 200,
+				body: `{"items":[{"status":"ERROR_NOT_FOUND"}]}`},
 			weir.OutcomeRetry, "ERROR_NOT_FOUND", "find create publish", "find read update publish",
 		},
 		"PageOfHTMLForCreate": {
@@ -300,8 +332,8 @@ func TestRecipe_AEMFailures(t *testing.T) {
 	})
 }
 
-// If the look-up by path does not find a new fragment yet, the recipe must not create a second fragment. The test
-// checks this with and without a remembered id.
+// If the look-up by path does not find a new fragment yet, the recipe must not create a second
+// fragment. The test checks this with and without a remembered id.
 func TestRecipe_AEMLookUpLags(t *testing.T) {
 	t.Parallel()
 	cms := newAEM(false)
@@ -313,8 +345,11 @@ func TestRecipe_AEMLookUpLags(t *testing.T) {
 	if got.RememberedID != "id-1" {
 		t.Fatalf("got the id %q, want id-1", got.RememberedID)
 	}
-	checkResult(t, r.sendRemembering(article, "id-1"), weir.OutcomeDelivered, "", "read update publish")
-	checkResult(t, r.sendBody(article), weir.OutcomeRetry, "409", "find create find create find create")
+
+	checkResult(t, r.sendRemembering(article, "id-1"), weir.OutcomeDelivered, "",
+		"read update publish")
+	checkResult(t, r.sendBody(article), weir.OutcomeRetry, "409",
+		"find create find create find create")
 	checkResult(t, r.sendBody(article), weir.OutcomeDelivered, "", "find read update publish")
 	checkOneArticle(t, cms)
 
@@ -329,8 +364,8 @@ func TestRecipe_AEMRefusals(t *testing.T) {
 	t.Parallel()
 	cms := newAEM(false)
 	r := openAEM(t, cms, "another model")
-	checkResult(t, r.sendBody(r.readSample("article.xml")), weir.OutcomeUnavailable, "the folder or the model",
-		"find create")
+	checkResult(t, r.sendBody(r.readSample("article.xml")), weir.OutcomeUnavailable,
+		"the folder or the model", "find create")
 
 	for verdict, c := range map[string]struct {
 		outcome weir.Outcome
@@ -342,7 +377,8 @@ func TestRecipe_AEMRefusals(t *testing.T) {
 		cms = newAEM(false)
 		cms.verdict = verdict
 		r = openAEM(t, cms, "id-of-model")
-		checkResult(t, r.sendBody(r.readSample("article.xml")), c.outcome, c.reason, "find create publish")
+		checkResult(t, r.sendBody(r.readSample("article.xml")), c.outcome, c.reason,
+			"find create publish")
 		if got := cms.listArticles(); !slices.Equal(got, []string{"draft"}) {
 			t.Errorf("%s: got %v, want one draft", verdict, got)
 		}

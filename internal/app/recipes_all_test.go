@@ -20,13 +20,15 @@ func recipesUnderTest() map[string]recipeUnderTest {
 			}
 			return openAEM(t, cms, "id-of-model"), cms
 		}},
-		"apostrophe": {messages: bySlug, open: func(t *testing.T, slugs ...string) (*recipe, store) {
-			t.Helper()
-			cms := newApostrophe(slugs...)
-			return openApostrophe(t, cms, "key-of-apostrophe"), cms
-		}},
+		"apostrophe": {messages: bySlug,
+			open: func(t *testing.T, slugs ...string) (*recipe, store) {
+				t.Helper()
+				cms := newApostrophe(slugs...)
+				return openApostrophe(t, cms, "key-of-apostrophe"), cms
+			}},
 		"contentful": {
-			messages: bySlug, keepsSlug: madeOfKey, open: func(t *testing.T, slugs ...string) (*recipe, store) {
+			messages: bySlug, keepsSlug: madeOfKey,
+			open: func(t *testing.T, slugs ...string) (*recipe, store) {
 				t.Helper()
 				cms := newContentful(0)
 				for _, slug := range slugs {
@@ -40,14 +42,15 @@ func recipesUnderTest() map[string]recipeUnderTest {
 			cms := newDirectus(slugs...)
 			return openDirectus(t, cms, "token-of-directus"), cms
 		}},
-		"drupal": {messages: bySlug, keepsSlug: madeOfKey, open: func(t *testing.T, slugs ...string) (*recipe, store) {
-			t.Helper()
-			cms := newDrupal(false)
-			for _, slug := range slugs {
-				cms.nodes[makeUUID(slug)] = map[string]any{}
-			}
-			return openDrupal(t, cms, "password-of-drupal"), cms
-		}},
+		"drupal": {messages: bySlug, keepsSlug: madeOfKey,
+			open: func(t *testing.T, slugs ...string) (*recipe, store) {
+				t.Helper()
+				cms := newDrupal(false)
+				for _, slug := range slugs {
+					cms.nodes[makeUUID(slug)] = map[string]any{}
+				}
+				return openDrupal(t, cms, "password-of-drupal"), cms
+			}},
 		"ghost": {messages: bySlug, open: func(t *testing.T, slugs ...string) (*recipe, store) {
 			t.Helper()
 			cms := newGhost(false)
@@ -76,14 +79,16 @@ func recipesUnderTest() map[string]recipeUnderTest {
 				return openMediaWiki(t, cms, wikiPassword), cms
 			},
 		},
-		"optimizely": {messages: bySlug, open: func(t *testing.T, slugs ...string) (*recipe, store) {
-			t.Helper()
-			cms := newOptimizely(false)
-			for _, slug := range slugs {
-				cms.pages[makeUUID(slug)] = map[string]any{"contentLink": map[string]any{"guidValue": makeUUID(slug)}}
-			}
-			return openOptimizely(t, cms, "ArticlePage"), cms
-		}},
+		"optimizely": {messages: bySlug,
+			open: func(t *testing.T, slugs ...string) (*recipe, store) {
+				t.Helper()
+				cms := newOptimizely(false)
+				for _, slug := range slugs {
+					cms.pages[makeUUID(slug)] = map[string]any{
+						"contentLink": map[string]any{"guidValue": makeUUID(slug)}}
+				}
+				return openOptimizely(t, cms, "ArticlePage"), cms
+			}},
 		"payload": {messages: bySlug, open: func(t *testing.T, slugs ...string) (*recipe, store) {
 			t.Helper()
 			cms := newPayload(slugs...)
@@ -127,14 +132,15 @@ func recipesUnderTest() map[string]recipeUnderTest {
 				return openStrapiLocales(t, cms), cms
 			},
 		},
-		"umbraco": {messages: bySlug, keepsSlug: madeOfKey, open: func(t *testing.T, slugs ...string) (*recipe, store) {
-			t.Helper()
-			cms := newUmbraco(false)
-			for _, slug := range slugs {
-				cms.documents[makeUUID(slug)] = map[string]any{}
-			}
-			return openUmbraco(t, cms, "id-of-type"), cms
-		}},
+		"umbraco": {messages: bySlug, keepsSlug: madeOfKey,
+			open: func(t *testing.T, slugs ...string) (*recipe, store) {
+				t.Helper()
+				cms := newUmbraco(false)
+				for _, slug := range slugs {
+					cms.documents[makeUUID(slug)] = map[string]any{}
+				}
+				return openUmbraco(t, cms, "id-of-type"), cms
+			}},
 		"wordpress": {
 			messages: map[string]string{
 				"article": bySlug["article"],
@@ -152,11 +158,12 @@ func recipesUnderTest() map[string]recipeUnderTest {
 				return openWordPress(t, cms, "abcd efgh"), cms
 			},
 		},
-		"wordpress-xmlrpc": {messages: bySlug, open: func(t *testing.T, slugs ...string) (*recipe, store) {
-			t.Helper()
-			cms := newWordPressCalls(slugs...)
-			return openWordPressCalls(t, cms), cms
-		}},
+		"wordpress-xmlrpc": {messages: bySlug,
+			open: func(t *testing.T, slugs ...string) (*recipe, store) {
+				t.Helper()
+				cms := newWordPressCalls(slugs...)
+				return openWordPressCalls(t, cms), cms
+			}},
 	}
 }
 

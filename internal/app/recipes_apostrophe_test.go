@@ -13,8 +13,9 @@ import (
 	"weir/internal/weir"
 )
 
-// apostrophe answers the requests of the recipe as ApostropheCMS 4.32 does. Its filter by slug finds each slug that
-// contains the text. If a slug is taken, Apostrophe adds a digit to the new one.
+// apostrophe answers the requests of the recipe as ApostropheCMS 4.32 does. Its filter by slug
+// finds each slug that contains the text. If a slug is taken, Apostrophe adds a digit to the new
+// one.
 type apostrophe struct {
 	liberties
 	mu    sync.Mutex
@@ -51,14 +52,19 @@ func (a *apostrophe) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(status)
 		_ = json.NewEncoder(w).Encode(value)
 	}
+
 	docs := a.live
 	if r.URL.Query().Get("aposMode") == "draft" {
 		docs = a.draft
 	}
-	id, action, _ := strings.Cut(strings.Trim(strings.TrimPrefix(r.URL.Path, "/api/v1/article"), "/"), "/")
+
+	id, action, _ := strings.Cut(strings.Trim(strings.TrimPrefix(r.URL.Path, "/api/v1/article"),
+		"/"), "/")
+
 	switch {
 	case r.Header.Get("Authorization") != "ApiKey key-of-apostrophe":
-		reply(403, map[string]any{"message": "forbidden", "name": "forbidden", "data": map[string]any{}})
+		reply(403, map[string]any{"message": "forbidden", "name": "forbidden",
+			"data": map[string]any{}})
 	case id == "" && r.Method == http.MethodGet:
 		found := []any{}
 		for _, id := range slices.Sorted(maps.Keys(docs)) {
@@ -66,7 +72,9 @@ func (a *apostrophe) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				found = append(found, showDoc(id, docs[id]))
 			}
 		}
+
 		reply(200, map[string]any{"pages": 1, "currentPage": 1, "results": found})
+
 	case id == "":
 		a.next++
 		reply(200, a.save(fmt.Sprint("doc", a.next), r))
@@ -97,10 +105,13 @@ func (a *apostrophe) save(id string, r *http.Request) map[string]any {
 	if a.draft[id] == nil {
 		a.draft[id] = map[string]any{}
 	}
+
 	if slug := body["slug"]; slug != nil && slug != a.draft[id]["slug"] {
 		body["slug"] = a.makeUnique(a.storedSlug(slug))
 	}
+
 	maps.Copy(a.draft[id], body)
+
 	return showDoc(id, a.draft[id])
 }
 
@@ -109,9 +120,11 @@ func (a *apostrophe) makeUnique(slug string) string {
 	for _, doc := range a.draft {
 		isTaken = isTaken || doc["slug"] == slug
 	}
+
 	if isTaken {
 		return slug + "7"
 	}
+
 	return slug
 }
 
@@ -159,15 +172,18 @@ func TestRecipe_Apostrophe(t *testing.T) {
 	t.Parallel()
 	apostropheHarness.checkDeliveries(t, map[string]delivery{
 		"RemovedMeanwhile": {
-			true, []fault{{request: "PATCH", status: 404, body: apostropheAway}}, "find update find update publish",
+			true, []fault{{request: "PATCH", status: 404, body: apostropheAway}},
+			"find update find update publish",
 		},
 		"RemovedBeforePublish": {
-			false, []fault{{request: "POST /api/v1/article/doc1/publish", status: 404, body: apostropheAway}},
+			false, []fault{{request: "POST /api/v1/article/doc1/publish", status: 404,
+				body: apostropheAway}},
 			"find live create publish find update publish",
 		},
 	}, func(t *testing.T, cms *apostrophe, _ bool) {
 		t.Helper()
-		want := map[string]any{"slug": "harbour-opens", "title": "The harbour opens", "body": "<p>From Monday on.</p>",
+		want := map[string]any{"slug": "harbour-opens", "title": "The harbour opens",
+			"body": "<p>From Monday on.</p>",
 			"tags": []any{map[string]any{"name": "harbour"}, map[string]any{"name": "news"}}}
 		if fmt.Sprint(cms.live["doc1"]) != fmt.Sprint(want) {
 			t.Errorf("got the article %v, want %v", cms.live["doc1"], want)
@@ -203,10 +219,12 @@ func TestRecipe_ApostropheContains(t *testing.T) {
 		doc := map[string]any{"slug": fmt.Sprint("news-1-", n)}
 		cms.draft[fmt.Sprint("a", n)], cms.live[fmt.Sprint("a", n)] = doc, doc
 	}
+
 	first := r.sendBody(article) // not among the 50 that the look-up shows, and free
 	checkResult(t, first, weir.OutcomeDelivered, "", "find live create publish")
 	checkResult(t, r.sendBody(article), weir.OutcomeRejected,
-		"Apostrophe made news-17 of the slug news-1: more than 50 articles contain it", "find live create undo")
+		"Apostrophe made news-17 of the slug news-1: more than 50 articles contain it",
+		"find live create undo")
 	checkResult(t, r.sendRemembering(article, first.RememberedID), weir.OutcomeDelivered, "",
 		"find live read update publish")
 }
@@ -219,12 +237,16 @@ func TestRecipe_ApostropheRefusals(t *testing.T) {
 	article := `<article slug="%s" version="1"><title>A</title></article>`
 	for range 2 {
 		checkResult(t, r.sendBody(fmt.Sprintf(article, "about")), weir.OutcomeRejected,
-			"Apostrophe made about7 of the slug about: an article or a page has it", "find live create undo")
+			"Apostrophe made about7 of the slug about: an article or a page has it",
+			"find live create undo")
 	}
-	checkResult(t, r.sendBody(fmt.Sprintf(article, "Some Slug!")), weir.OutcomeRejected, "write some-slug", "find")
+
+	checkResult(t, r.sendBody(fmt.Sprintf(article, "Some Slug!")), weir.OutcomeRejected,
+		"write some-slug", "find")
 	if len(cms.draft) != 0 || len(cms.published) != 0 {
 		t.Errorf("got the articles %v, and %v published, want none", cms.draft, cms.published)
 	}
+
 	r = openApostrophe(t, cms, "another")
 	checkResult(t, r.sendBody(fmt.Sprintf(article, "a")), weir.OutcomeUnavailable, "403", "find")
 }
@@ -242,12 +264,14 @@ func TestRecipe_ApostropheRenamed(t *testing.T) {
 	cms.draft["doc1"]["slug"] = "renamed"
 	checkResult(t, r.sendBody(article), weir.OutcomeDelivered, "", "find live update publish")
 	cms.draft["doc1"]["slug"], cms.live["doc1"]["slug"] = "renamed", "renamed"
-	checkResult(t, r.sendRemembering(article, "doc1"), weir.OutcomeDelivered, "", "find live read update publish")
+	checkResult(t, r.sendRemembering(article, "doc1"), weir.OutcomeDelivered, "",
+		"find live read update publish")
 	checkOneArticle(t, cms)
 
-	cms.draft["doc1"]["slug"], cms.live["doc1"]["slug"], cms.page = "renamed", "renamed", "harbour-opens"
-	checkResult(t, r.sendRemembering(article, "doc1"), weir.OutcomeRejected, "has given the article of harbour-opens",
-		"find live read update restore")
+	cms.draft["doc1"]["slug"], cms.live["doc1"]["slug"], cms.page = "renamed", "renamed",
+		"harbour-opens"
+	checkResult(t, r.sendRemembering(article, "doc1"), weir.OutcomeRejected,
+		"has given the article of harbour-opens", "find live read update restore")
 	if cms.live["doc1"]["slug"] != "renamed" || cms.draft["doc1"]["slug"] != "renamed" {
 		t.Errorf("got the article %v, want the editor's slug", cms.snapshot())
 	}

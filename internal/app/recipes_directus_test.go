@@ -14,7 +14,8 @@ import (
 	"weir/internal/weir"
 )
 
-// directus answers as Directus 11.3 does to a user with few rights. All answers are copied from a real Directus.
+// directus answers as Directus 11.3 does to a user with few rights. All answers are copied from a
+// real Directus.
 type directus struct {
 	liberties
 	mu    sync.Mutex
@@ -34,18 +35,22 @@ func (d *directus) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			_ = json.NewEncoder(w).Encode(value)
 		}
 	}
+
 	fail := func(status int, code, message string) {
 		reply(
 			status,
 			map[string]any{
-				"errors": []any{map[string]any{"message": message, "extensions": map[string]any{"code": code}}},
+				"errors": []any{map[string]any{"message": message,
+					"extensions": map[string]any{"code": code}}},
 			},
 		)
 	}
+
 	if r.Header.Get("Authorization") != "Bearer token-of-directus" {
 		fail(401, "INVALID_CREDENTIALS", "Invalid user credentials.")
 		return
 	}
+
 	id, _ := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/items/articles/"))
 	item := map[string]any{}
 	if r.Method == http.MethodPost || r.Method == http.MethodPatch {
@@ -53,11 +58,13 @@ func (d *directus) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			fail(400, "INVALID_PAYLOAD", "Invalid payload.")
 			return
 		}
+
 		if _, isNumber := item["version"].(float64); item["version"] != nil && !isNumber {
 			fail(500, "INTERNAL_SERVER_ERROR", "An unexpected error occurred.")
 			return
 		}
 	}
+
 	switch {
 	case r.Method == http.MethodGet:
 		found := []any{}
@@ -67,37 +74,46 @@ func (d *directus) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				found = append(found, map[string]any{"id": id, "slug": it["slug"]})
 			}
 		}
+
 		d.blind = max(0, d.blind-1)
 		reply(200, map[string]any{"data": found})
+
 	case r.Method == http.MethodPost:
 		item["slug"] = d.storedSlug(item["slug"])
 		for _, it := range d.items {
 			if it["slug"] == item["slug"] {
-				fail(400, "RECORD_NOT_UNIQUE", `Value "a" for field "slug" in collection "articles" has to be unique.`)
+				fail(400, "RECORD_NOT_UNIQUE",
+					`Value "a" for field "slug" in collection "articles" has to be unique.`)
 				return
 			}
 		}
+
 		d.next++
 		if d.items == nil {
 			d.items = map[int]map[string]any{}
 		}
+
 		d.items[d.next] = item
 		d.recordState(item)
 		reply(200, map[string]any{"data": map[string]any{"id": d.next, "slug": item["slug"]}})
+
 	default:
 		if d.lost > 0 {
 			d.lost--
 			delete(d.items, id)
 		}
+
 		if d.items[id] == nil {
 			fail(403, "FORBIDDEN", "You don't have permission to access this.")
 			return
 		}
+
 		if r.Method == http.MethodDelete {
 			delete(d.items, id)
 			reply(204, nil)
 			return
 		}
+
 		maps.Copy(d.items[id], item)
 		d.recordState(d.items[id])
 		reply(200, map[string]any{"data": map[string]any{"id": id, "slug": d.items[id]["slug"]}})
@@ -136,7 +152,8 @@ func newDirectus(slugs ...string) *directus {
 
 func openDirectus(t *testing.T, cms *directus, token string) *recipe {
 	t.Helper()
-	return openRecipe(t, "directus", cms, map[string]string{"DIRECTUS_URL": "", "DIRECTUS_TOKEN": token})
+	return openRecipe(t, "directus", cms,
+		map[string]string{"DIRECTUS_URL": "", "DIRECTUS_TOKEN": token})
 }
 
 func TestRecipe_Directus(t *testing.T) {
@@ -152,7 +169,8 @@ func TestRecipe_Directus(t *testing.T) {
 			newDirectus("harbour-opens"), "token-of-directus", weir.OutcomeDelivered, "find update",
 		},
 		"CreatedMeanwhile": {
-			&directus{next: 1, items: map[int]map[string]any{1: {"slug": "harbour-opens"}}, blind: 1},
+			&directus{next: 1,
+				items: map[int]map[string]any{1: {"slug": "harbour-opens"}}, blind: 1},
 			"token-of-directus", weir.OutcomeDelivered, "find create find update",
 		},
 		"WrongToken": {newDirectus(), "another-token", weir.OutcomeUnavailable, "find"},
@@ -164,6 +182,7 @@ func TestRecipe_Directus(t *testing.T) {
 			if c.want != weir.OutcomeDelivered {
 				return
 			}
+
 			want := map[string]any{
 				"slug":    "harbour-opens",
 				"version": 3.0,
@@ -175,9 +194,12 @@ func TestRecipe_Directus(t *testing.T) {
 			if len(c.cms.items) != 1 || fmt.Sprint(c.cms.items[c.cms.next]) != fmt.Sprint(want) {
 				t.Errorf("got the items %v, want one item %v", c.cms.items, want)
 			}
-			if got := r.sendBody(r.readSample("delete.xml")); got.Outcome != weir.OutcomeDelivered ||
+
+			if got := r.sendBody(r.readSample("delete.xml")); got.Outcome !=
+				weir.OutcomeDelivered ||
 				len(c.cms.items) != 0 {
-				t.Errorf("delete: got %+v and the items %v, want the outcome delivered and no item", got, c.cms.items)
+				t.Errorf("delete: got %+v and the items %v, want the outcome delivered and no item",
+					got, c.cms.items)
 			}
 		})
 	}
@@ -189,20 +211,26 @@ func TestRecipe_DirectusRefusals(t *testing.T) {
 	folded.isFound = strings.EqualFold
 	r := openDirectus(t, folded, "token-of-directus")
 	article := `<article slug="%s" version="1"><title>A</title></article>`
-	checkResult(t, r.sendBody(fmt.Sprintf(article, "news")), weir.OutcomeRejected, "takes News for news", "find")
+	checkResult(t, r.sendBody(fmt.Sprintf(article, "news")), weir.OutcomeRejected,
+		"takes News for news", "find")
 
 	cms := newDirectus("a", "a")
 	r = openDirectus(t, cms, "token-of-directus")
-	checkResult(t, r.sendBody(fmt.Sprintf(article, "a")), weir.OutcomeRejected, "the slug a is there twice", "find")
+	checkResult(t, r.sendBody(fmt.Sprintf(article, "a")), weir.OutcomeRejected,
+		"the slug a is there twice", "find")
+
 	for _, key := range []string{"true", "NULL", "$NOW", "$CURRENT_USER.id"} {
-		checkResult(t, r.sendBody(fmt.Sprintf(article, key)), weir.OutcomeRejected, "as a value of its own", "find")
+		checkResult(t, r.sendBody(fmt.Sprintf(article, key)), weir.OutcomeRejected,
+			"as a value of its own", "find")
 	}
+
 	if len(cms.items) != 2 {
 		t.Errorf("got the items %v, want 2 as before", cms.items)
 	}
 }
 
-// Directus answers 403 for an item that is gone, as for a missing right. The next attempt sees which.
+// Directus answers 403 for an item that is gone, as for a missing right. The next attempt sees
+// which.
 func TestRecipe_DirectusRemoved(t *testing.T) {
 	t.Parallel()
 	cms := newDirectus("harbour-opens")
@@ -214,6 +242,7 @@ func TestRecipe_DirectusRemoved(t *testing.T) {
 	if !got.Refused {
 		t.Errorf("got %+v, want it refused: messages of other keys go on", got)
 	}
+
 	checkResult(t, r.sendBody(article), weir.OutcomeDelivered, "", "find create publish")
 }
 
@@ -226,6 +255,7 @@ func TestRecipe_DirectusRenamed(t *testing.T) {
 	if got := r.sendBody(article); got.RememberedID != "1" {
 		t.Fatalf("got %+v, want the id 1 remembered", got)
 	}
+
 	cms.items[1]["slug"] = "renamed"
 	checkResult(t, r.sendRemembering(article, "1"), weir.OutcomeDelivered, "", "find update")
 	if len(cms.items) != 1 || cms.items[1]["slug"] != "harbour-opens" {

@@ -36,31 +36,36 @@ func (c *itemsCMS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				found = append(found, map[string]any{"id": id, "ref": c.items[id]["ref"]})
 			}
 		}
+
 		_ = json.NewEncoder(w).Encode(map[string]any{"data": found})
 		return
 	}
+
 	if r.Method == http.MethodPost {
 		c.next++
 		id = fmt.Sprint("new", c.next)
 	}
+
 	var item map[string]any
 	_ = json.NewDecoder(r.Body).Decode(&item)
 	c.items[id] = item
 	_ = json.NewEncoder(w).Encode(map[string]any{"data": map[string]any{"id": id}})
 }
 
-// A newcomer begins with the working example. So it must not write to the item of another key, whatever the CMS's
-// look-up finds.
+// A newcomer begins with the working example. So it must not write to the item of another key,
+// whatever the CMS's look-up finds.
 func TestRecipes_WorkingExampleCompares(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/recipes.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, example, _ := strings.Cut(string(text), "## A working example")
 	_, example, _ = strings.Cut(example, "```yaml\n")
 	example, _, _ = strings.Cut(example, "```")
-	cms := &itemsCMS{items: map[string]map[string]any{}, liberties: liberties{isFound: isFoundLoosely}}
+	cms := &itemsCMS{items: map[string]map[string]any{},
+		liberties: liberties{isFound: isFoundLoosely}}
 	server := httptest.NewServer(cms)
 	t.Cleanup(server.Close)
 	path := filepath.Join(t.TempDir(), "weir.yaml")
@@ -68,25 +73,32 @@ func TestRecipes_WorkingExampleCompares(t *testing.T) {
 	if err := os.WriteFile(path, []byte(example), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	r := openSettings(t, path, map[string]string{"CMS_TOKEN": "token-of-cms"})
 
 	for n, ref := range otherItems {
 		cms.items[fmt.Sprint(n)] = map[string]any{"ref": ref}
 	}
+
 	before := printItems(cms.items)
+
 	for _, key := range hostileKeys {
 		article := fmt.Sprintf(`<article id="%s"><title>T</title></article>`, key)
-		if _, err := r.app.contracts.Accept(t.Context(), "application/xml", []byte(article)); err != nil {
+		if _, err := r.app.contracts.Accept(t.Context(), "application/xml", []byte(article)); err !=
+			nil {
 			continue
 		}
+
 		n := cms.next
 		for _, steps := range []string{"find create", "find update"} {
 			checkResult(t, r.sendBody(article), weir.OutcomeDelivered, "", steps)
 		}
+
 		if cms.next != n+1 {
 			t.Errorf("the key %q: got %d new items, want %d: one for each key", key, cms.next, n+1)
 		}
 	}
+
 	for id, content := range before {
 		if got := fmt.Sprint(cms.items[id]); got != content {
 			t.Errorf("got the item %s, want it untouched: %s", got, content)

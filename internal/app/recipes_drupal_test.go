@@ -26,8 +26,10 @@ const (
 )
 
 func drupalError(status int, detail string) string {
-	text, _ := json.Marshal(map[string]any{"jsonapi": map[string]any{"version": "1.0"}, "errors": []any{
-		map[string]any{"title": http.StatusText(status), "status": fmt.Sprint(status), "detail": detail}}})
+	text, _ := json.Marshal(map[string]any{"jsonapi": map[string]any{"version": "1.0"},
+		"errors": []any{
+			map[string]any{"title": http.StatusText(status), "status": fmt.Sprint(status),
+				"detail": detail}}})
 	return string(text)
 }
 
@@ -39,6 +41,7 @@ func (d *drupal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(status)
 		fmt.Fprint(w, drupalError(status, detail))
 	}
+
 	id := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, drupalNodes), "/")
 	user, password, _ := r.BasicAuth()
 	switch signedIn := user == "weir" && password == "password-of-drupal"; {
@@ -53,19 +56,23 @@ func (d *drupal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
+
 	status := 200
 	if r.Method != http.MethodGet {
 		if got := r.Header.Get("Content-Type"); got != "application/vnd.api+json" {
 			fail(415, fmt.Sprintf("No route found that matches \"Content-Type: %s\"", got))
 			return
 		}
+
 		var body struct {
 			Data struct {
 				ID         string
 				Attributes map[string]any
 			}
 		}
+
 		_ = json.NewDecoder(r.Body).Decode(&body)
+
 		switch _, isThere := d.nodes[body.Data.ID]; {
 		case r.Method == http.MethodPost && isThere:
 			fail(409, "Conflict: Entity already exists.")
@@ -74,18 +81,22 @@ func (d *drupal) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			fail(400, fmt.Sprintf("The selected entity (%s) does not match the ID in the payload (%s).", id,
 				body.Data.ID))
 			return
+
 		case body.Data.Attributes["title"] == "refused":
 			fail(422, "title: This value is too bad.")
 			return
 		case r.Method == http.MethodPost:
 			status = 201
 		}
+
 		id = body.Data.ID
 		d.nodes[id] = body.Data.Attributes
 		d.recordPublished(id)
 	}
+
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{"data": map[string]any{"type": "node--article", "id": id}})
+	_ = json.NewEncoder(w).Encode(
+		map[string]any{"data": map[string]any{"type": "node--article", "id": id}})
 }
 
 func (d *drupal) listArticles() (states []string) {
@@ -130,10 +141,12 @@ func TestRecipe_Drupal(t *testing.T) {
 	t.Parallel()
 	drupalHarness.checkDeliveries(t, map[string]delivery{
 		"CreatedMeanwhile": {
-			true, []fault{{request: "GET", status: 404, body: drupalError(404, "")}}, "find create find update",
+			true, []fault{{request: "GET", status: 404, body: drupalError(404, "")}},
+			"find create find update",
 		},
 		"RemovedMeanwhile": {
-			true, []fault{{request: "PATCH", status: 404, body: drupalError(404, "")}}, "find update find update",
+			true, []fault{{request: "PATCH", status: 404, body: drupalError(404, "")}},
+			"find update find update",
 		},
 	}, func(t *testing.T, cms *drupal, _ bool) {
 		t.Helper()
@@ -149,11 +162,13 @@ func TestRecipe_DrupalFailures(t *testing.T) {
 	t.Parallel()
 	drupalHarness.checkFailures(t, map[string]failure{
 		"ErrorAfterCreate": {
-			false, fault{request: "POST", acts: true, status: 500, body: drupalError(500, "The website")},
+			false, fault{request: "POST", acts: true, status: 500,
+				body: drupalError(500, "The website")},
 			weir.OutcomeRetry, "The website", "find create", "find update",
 		},
 		"ReadOnly": {
-			false, fault{request: "POST", status: 405, body: drupalError(405, "only read operations")},
+			false, fault{request: "POST", status: 405,
+				body: drupalError(405, "only read operations")},
 			weir.OutcomeUnavailable, "/admin/config/services/jsonapi", "find create", "find create",
 		},
 		"Maintenance": {
@@ -163,7 +178,8 @@ func TestRecipe_DrupalFailures(t *testing.T) {
 		"EditorsDraft": {
 			true, fault{request: "PATCH", status: 400, body: drupalError(400,
 				"Updating a resource object that has a working copy is not yet supported.")},
-			weir.OutcomeRetry, "an editor has a draft of harbour-opens", "find update", "find update",
+			weir.OutcomeRetry, "an editor has a draft of harbour-opens", "find update",
+			"find update",
 		},
 	})
 }
@@ -172,14 +188,18 @@ func TestRecipe_DrupalRefusals(t *testing.T) {
 	t.Parallel()
 	cms := newDrupal(false)
 	r := openDrupal(t, cms, "another")
-	checkResult(t, r.sendBody(r.readSample("article.xml")), weir.OutcomeUnavailable, "No authentication", "find create")
+	checkResult(t, r.sendBody(r.readSample("article.xml")), weir.OutcomeUnavailable,
+		"No authentication", "find create")
 
 	r = openDrupal(t, cms, "password-of-drupal")
 	refused := `<article slug="a" version="1"><title>refused</title></article>`
-	checkResult(t, r.sendBody(refused), weir.OutcomeRejected, "title: This value is too bad.", "find create")
+	checkResult(t, r.sendBody(refused), weir.OutcomeRejected, "title: This value is too bad.",
+		"find create")
 
-	r = openDrupal(t, cms, "password-of-drupal", fault{request: "DELETE", status: 404, body: pageOfHTML})
-	checkResult(t, r.sendBody(r.readSample("delete.xml")), weir.OutcomeUnavailable, "no JSON:API", "remove")
+	r = openDrupal(t, cms, "password-of-drupal",
+		fault{request: "DELETE", status: 404, body: pageOfHTML})
+	checkResult(t, r.sendBody(r.readSample("delete.xml")), weir.OutcomeUnavailable,
+		"no JSON:API", "remove")
 	if len(cms.nodes) != 0 {
 		t.Errorf("got the nodes %v, want none", cms.nodes)
 	}

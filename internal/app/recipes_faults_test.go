@@ -12,16 +12,16 @@ import (
 	"weir/internal/weir"
 )
 
-// fakeCMS stands in for a CMS. The sample article.xml writes the article harbour-opens. The sample delete.xml deletes
-// this article.
+// fakeCMS stands in for a CMS. The sample article.xml writes the article harbour-opens. The sample
+// delete.xml deletes this article.
 type fakeCMS interface {
 	http.Handler
 	// listArticles returns "published" or "draft" for each article.
 	listArticles() []string
 }
 
-// harness has the values for the tests of one recipe. The steps of an attempt are written as their names, separated by
-// spaces.
+// harness has the values for the tests of one recipe. The steps of an attempt are written as their
+// names, separated by spaces.
 type harness[C fakeCMS] struct {
 	newCMS func(isThere bool) C // returns a CMS, with the article if isThere is set
 	open   func(t *testing.T, cms C, faults ...fault) *recipe
@@ -79,32 +79,41 @@ func (f *faultyCMS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(f.faults) > 0 && strings.HasPrefix(request, f.faults[0].request) {
 		next, f.faults = &f.faults[0], f.faults[1:]
 	}
+
 	f.mu.Unlock()
+
 	if next == nil {
 		f.Handler.ServeHTTP(w, r)
 		return
 	}
+
 	if next.acts {
 		f.Handler.ServeHTTP(httptest.NewRecorder(), r)
 	}
+
 	if next.status == 0 {
 		panic(http.ErrAbortHandler)
 	}
+
 	w.Header().Set("Content-Type", "application/json")
 	if strings.HasPrefix(next.body, "<") {
 		w.Header().Set("Content-Type", "text/html")
 	}
+
 	if name, value, is := strings.Cut(next.header, ": "); is {
 		w.Header().Set(name, value)
 	}
+
 	w.WriteHeader(next.status)
 	fmt.Fprint(w, next.body)
 }
 
-// checkDeliveries writes the article in each of the given ways, calls checkArticle, and then deletes the article twice.
-// It adds two ways without faults: the CMS has the article, or does not have the article.
+// checkDeliveries writes the article in each of the given ways, calls checkArticle, and then
+// deletes the article twice. It adds two ways without faults: the CMS has the article, or does not
+// have the article.
 func (h harness[C]) checkDeliveries(
-	t *testing.T, deliveries map[string]delivery, checkArticle func(t *testing.T, cms C, wasThere bool),
+	t *testing.T, deliveries map[string]delivery,
+	checkArticle func(t *testing.T, cms C, wasThere bool),
 ) {
 	t.Helper()
 	deliveries["New"] = delivery{false, nil, h.ifNew}
@@ -114,11 +123,14 @@ func (h harness[C]) checkDeliveries(
 			t.Parallel()
 			cms := h.newCMS(d.isThere)
 			r := h.open(t, cms, d.faults...)
-			checkResult(t, r.sendBody(r.readSample("article.xml")), weir.OutcomeDelivered, "", d.steps)
+			checkResult(t, r.sendBody(r.readSample("article.xml")), weir.OutcomeDelivered,
+				"", d.steps)
 			checkOneArticle(t, cms)
 			checkArticle(t, cms, d.isThere)
+
 			for _, steps := range h.removals {
-				checkResult(t, r.sendBody(r.readSample("delete.xml")), weir.OutcomeDelivered, "", steps)
+				checkResult(t, r.sendBody(r.readSample("delete.xml")),
+					weir.OutcomeDelivered, "", steps)
 				if got := cms.listArticles(); len(got) != 0 {
 					t.Errorf("after a delete: got the articles %v, want none", got)
 				}
@@ -127,9 +139,9 @@ func (h harness[C]) checkDeliveries(
 	}
 }
 
-// checkFailures makes, for each failure, two attempts to write the article: the first attempt with the fault, and the
-// second attempt without a fault. After both attempts the CMS must have one article. checkFailures adds failures that
-// every CMS can have.
+// checkFailures makes, for each failure, two attempts to write the article: the first attempt with
+// the fault, and the second attempt without a fault. After both attempts the CMS must have one
+// article. checkFailures adds failures that every CMS can have.
 func (h harness[C]) checkFailures(t *testing.T, failures map[string]failure) {
 	t.Helper()
 	failures["AnswerLostAfterCreate"] = failure{
@@ -139,10 +151,12 @@ func (h harness[C]) checkFailures(t *testing.T, failures map[string]failure) {
 		false, fault{request: "GET", status: 200, body: pageOfHTML},
 		weir.OutcomeUnavailable, "page of HTML", "find", h.ifNew,
 	}
+
 	failures["NoAPI"] = failure{
 		false, fault{request: "GET", status: 404, body: pageOfHTML},
 		weir.OutcomeUnavailable, h.noAPI, "find", h.ifNew,
 	}
+
 	failures["TooManyRequests"] = failure{
 		false, fault{request: h.create, status: 429, header: "Retry-After: 7"},
 		weir.OutcomeUnavailable, "429", h.toCreate, h.ifNew,
@@ -158,6 +172,7 @@ func (h harness[C]) checkFailures(t *testing.T, failures map[string]failure) {
 			if f.fault.status == 429 && got.RetryAfter != 7*time.Second {
 				t.Errorf("got RetryAfter %v, want 7s", got.RetryAfter)
 			}
+
 			checkResult(t, r.sendBody(article), weir.OutcomeDelivered, "", f.next)
 			checkOneArticle(t, cms)
 		})
@@ -184,7 +199,10 @@ func checkResult(t *testing.T, got weir.Result, outcome weir.Outcome, reason, st
 	for _, s := range got.Steps {
 		names = append(names, s.Name)
 	}
-	if got.Outcome != outcome || !strings.Contains(got.Reason, reason) || strings.Join(names, " ") != steps {
-		t.Fatalf("got %+v, want the outcome %s, a reason with %q and the steps %s", got, outcome, reason, steps)
+
+	if got.Outcome != outcome || !strings.Contains(got.Reason, reason) ||
+		strings.Join(names, " ") != steps {
+		t.Fatalf("got %+v, want the outcome %s, a reason with %q and the steps %s", got, outcome,
+			reason, steps)
 	}
 }

@@ -13,13 +13,15 @@ import (
 	"weir/internal/weir"
 )
 
-// keystone answers the requests of the recipe as Keystone (@keystone-6/core 8.1) does: with status 200 to everything.
+// keystone answers the requests of the recipe as Keystone (@keystone-6/core 8.1) does: with status
+// 200 to everything.
 type keystone struct {
 	liberties
-	mu       sync.Mutex
-	next     int                       // number of the newest item
-	items    map[string]map[string]any // by id
-	failures []string                  // errors in place of the next answers, in order; "" = no error
+	mu    sync.Mutex
+	next  int                       // number of the newest item
+	items map[string]map[string]any // by id
+	// errors in place of the next answers, in order; "" = no error
+	failures []string
 }
 
 const (
@@ -53,6 +55,7 @@ func (k *keystone) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			Data     map[string]any
 		}
 	}
+
 	_ = json.NewDecoder(r.Body).Decode(&request)
 	v := request.Variables
 	field := "article"
@@ -61,10 +64,12 @@ func (k *keystone) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			field = name
 		}
 	}
+
 	failure := ""
 	if len(k.failures) > 0 {
 		failure, k.failures = k.failures[0], k.failures[1:]
 	}
+
 	isSignedIn := r.Header.Get("Authorization") == "Bearer token-of-keystone"
 	switch item := k.items[v.ID]; {
 	case failure != "":
@@ -77,11 +82,14 @@ func (k *keystone) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case field == "createArticle" && k.findItem(fmt.Sprint(v.Data["slug"])) != "":
 		failure = keystonePrisma
 	}
+
 	if failure != "" {
 		fmt.Fprintf(w, `{"errors":[%s],"data":{"%s":null}}`, failure, field)
 		return
 	}
-	_ = json.NewEncoder(w).Encode(map[string]any{"data": map[string]any{field: k.execute(field, v.ID, v.Slug, v.Data)}})
+
+	_ = json.NewEncoder(w).Encode(
+		map[string]any{"data": map[string]any{field: k.execute(field, v.ID, v.Slug, v.Data)}})
 }
 
 // execute returns the id and the slug of the item that a request reads or writes.
@@ -91,20 +99,24 @@ func (k *keystone) execute(field, id, slug string, data map[string]any) any {
 		if id = k.findItem(slug); id == "" {
 			return nil
 		}
+
 	case "createArticle":
 		k.next++
 		id = fmt.Sprint("item", k.next)
 		data["slug"] = k.storedSlug(data["slug"])
 		k.items[id] = data
+
 	case "updateArticle":
 		maps.Copy(k.items[id], data)
 	}
+
 	item := k.items[id]
 	if field == "deleteArticle" {
 		delete(k.items, id)
 	} else if field != "article" && item["status"] == "published" {
 		k.recordPublished(item["slug"])
 	}
+
 	return map[string]any{"id": id, "slug": item["slug"]}
 }
 
@@ -140,9 +152,10 @@ func TestRecipe_Keystone(t *testing.T) {
 		failures []string
 		steps    string
 	}{
-		"New":              {false, nil, "find create publish"},
-		"There":            {true, nil, "find update"},
-		"CreatedMeanwhile": {false, []string{"", keystonePrisma}, "find create find create publish"},
+		"New":   {false, nil, "find create publish"},
+		"There": {true, nil, "find update"},
+		"CreatedMeanwhile": {false, []string{"", keystonePrisma},
+			"find create find create publish"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -150,17 +163,21 @@ func TestRecipe_Keystone(t *testing.T) {
 			if c.isThere {
 				cms = newKeystone("harbour-opens")
 			}
+
 			cms.failures = c.failures
 			r := openKeystone(t, cms, "token-of-keystone")
-			checkResult(t, r.sendBody(r.readSample("article.xml")), weir.OutcomeDelivered, "", c.steps)
+			checkResult(t, r.sendBody(r.readSample("article.xml")), weir.OutcomeDelivered,
+				"", c.steps)
 			checkOneArticle(t, cms)
-			want := map[string]any{"slug": "harbour-opens", "title": "The harbour opens", "version": 3.0,
-				"body": "<p>From Monday on.</p>", "status": "published"}
+			want := map[string]any{"slug": "harbour-opens", "title": "The harbour opens",
+				"version": 3.0, "body": "<p>From Monday on.</p>", "status": "published"}
 			if got := cms.items["item1"]; fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Errorf("got the item %v, want %v", got, want)
 			}
+
 			for _, steps := range []string{"find remove", "find"} {
-				checkResult(t, r.sendBody(r.readSample("delete.xml")), weir.OutcomeDelivered, "", steps)
+				checkResult(t, r.sendBody(r.readSample("delete.xml")),
+					weir.OutcomeDelivered, "", steps)
 				if len(cms.items) != 0 {
 					t.Errorf("after a delete: got the items %v, want none", cms.items)
 				}
@@ -181,14 +198,15 @@ func TestRecipe_KeystoneFails(t *testing.T) {
 		reason   string
 		steps    string
 	}{
-		"NoDatabase": {newKeystone(), "token-of-keystone", []string{keystonePrisma}, weir.OutcomeUnavailable,
-			"Prisma error", "find"},
-		"NoDatabaseForCreate": {newKeystone(), "token-of-keystone", []string{"", keystonePrisma, keystonePrisma},
+		"NoDatabase": {newKeystone(), "token-of-keystone", []string{keystonePrisma},
+			weir.OutcomeUnavailable, "Prisma error", "find"},
+		"NoDatabaseForCreate": {newKeystone(), "token-of-keystone",
+			[]string{"", keystonePrisma, keystonePrisma},
 			weir.OutcomeUnavailable, "find: 200: Prisma error", "find create find"},
 		"TokenEnded": {newKeystone(), "another", nil, weir.OutcomeUnavailable,
 			"create: 200: Access denied: You cannot create that Article", "find create"},
-		"WrongValue": {newKeystone(), "token-of-keystone", []string{"", keystoneInvalid}, weir.OutcomeRejected,
-			"Title must be at most 200 characters long", "find create"},
+		"WrongValue": {newKeystone(), "token-of-keystone", []string{"", keystoneInvalid},
+			weir.OutcomeRejected, "Title must be at most 200 characters long", "find create"},
 		"OtherCase": {folded, "token-of-keystone", nil, weir.OutcomeRejected,
 			"takes Harbour-Opens for harbour-opens", "find"},
 	} {
@@ -205,8 +223,8 @@ func TestRecipe_KeystoneFails(t *testing.T) {
 	}
 }
 
-// Keystone has the same error for an item that is gone, and for one that the user may not change. The next attempt sees
-// which.
+// Keystone has the same error for an item that is gone, and for one that the user may not change.
+// The next attempt sees which.
 func TestRecipe_KeystoneRemoved(t *testing.T) {
 	t.Parallel()
 	for steps, failures := range map[string][]string{
@@ -216,6 +234,7 @@ func TestRecipe_KeystoneRemoved(t *testing.T) {
 		if len(failures) == 2 {
 			cms = newKeystone("harbour-opens")
 		}
+
 		cms.failures = failures
 		r := openKeystone(t, cms, "token-of-keystone")
 		article := r.readSample("article.xml")
@@ -224,11 +243,13 @@ func TestRecipe_KeystoneRemoved(t *testing.T) {
 		if !got.Refused {
 			t.Errorf("got %+v, want it refused: messages of other keys go on", got)
 		}
+
 		checkResult(t, r.sendBody(article), weir.OutcomeDelivered, "", "find update")
 	}
 }
 
-// An editor can give an article another slug. The next message finds the article by its remembered id.
+// An editor can give an article another slug. The next message finds the article by its remembered
+// id.
 func TestRecipe_KeystoneRenamed(t *testing.T) {
 	t.Parallel()
 	cms := newKeystone()
@@ -237,6 +258,7 @@ func TestRecipe_KeystoneRenamed(t *testing.T) {
 	if got := r.sendBody(article); got.RememberedID != "item1" {
 		t.Fatalf("got %+v, want item1 remembered", got)
 	}
+
 	cms.items["item1"]["slug"] = "renamed"
 	checkResult(t, r.sendRemembering(article, "item1"), weir.OutcomeDelivered, "", "find update")
 	checkOneArticle(t, cms)

@@ -2,11 +2,14 @@ package app
 
 import "fmt"
 
-// liberties are the ways in which a fake CMS changes or confuses slugs, as real CMSs do. The zero value has none.
+// liberties are the ways in which a fake CMS changes or confuses slugs, as real CMSs do. The zero
+// value has none.
 type liberties struct {
-	isFound   func(stored, asked string) bool // whether a look-up shows an item; nil = if the slugs are equal
-	rename    func(asked string) string       // the slug that the CMS stores; nil = the one that it was asked for
-	published []string                        // each slug that the CMS has published, in order
+	// whether a look-up shows an item; nil = if the slugs are equal
+	isFound func(stored, asked string) bool
+	// the slug that the CMS stores; nil = the one that it was asked for
+	rename    func(asked string) string
+	published []string // each slug that the CMS has published, in order
 }
 
 func (l *liberties) take(other liberties) { l.isFound, l.rename = other.isFound, other.rename }
@@ -27,7 +30,9 @@ func (l *liberties) storedSlug(asked any) string {
 	return l.rename(slug)
 }
 
-func (l *liberties) recordPublished(slug any) { l.published = append(l.published, fmt.Sprint(slug)) }
+func (l *liberties) recordPublished(slug any) {
+	l.published = append(l.published, fmt.Sprint(slug))
+}
 
 func (l *liberties) listPublished() []string { return l.published }
 

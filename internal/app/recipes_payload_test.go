@@ -13,8 +13,8 @@ import (
 	"weir/internal/weir"
 )
 
-// payload answers the requests of the recipe as Payload 3.90 does. A document has one row, and its drafts have a
-// table of versions. A look-up reads the rows, except with draft=true.
+// payload answers the requests of the recipe as Payload 3.90 does. A document has one row, and its
+// drafts have a table of versions. A look-up reads the rows, except with draft=true.
 type payload struct {
 	liberties
 	mu   sync.Mutex
@@ -48,10 +48,12 @@ func (p *payload) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(status)
 		_ = json.NewEncoder(w).Encode(value)
 	}
+
 	fail := func(status int, text string) {
 		w.WriteHeader(status)
 		fmt.Fprint(w, text)
 	}
+
 	id := strings.Trim(strings.TrimPrefix(r.URL.Path, "/api/articles"), "/")
 	switch {
 	case r.Header.Get("Authorization") != "users API-Key key-of-payload":
@@ -60,16 +62,20 @@ func (p *payload) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		found := []any{}
 		for _, id := range slices.Sorted(maps.Keys(p.docs)) {
 			if p.finds(p.docs[id]["slug"], r.URL.Query().Get("where[slug][equals]")) {
-				found = append(found, map[string]any{"id": json.Number(id), "slug": p.docs[id]["slug"]})
+				found = append(found,
+					map[string]any{"id": json.Number(id), "slug": p.docs[id]["slug"]})
 			}
 		}
+
 		reply(200, map[string]any{"docs": found, "totalDocs": len(found), "limit": 20, "page": 1})
+
 	case r.Method != http.MethodPost && p.docs[id] == nil:
 		fail(404, payloadAway)
 	case r.Method == http.MethodDelete:
 		doc := p.docs[id]
 		delete(p.docs, id)
 		reply(200, map[string]any{"message": "Deleted successfully.", "doc": doc})
+
 	default:
 		status, answer := p.write(id, r)
 		reply(status, answer)
@@ -88,23 +94,30 @@ func (p *payload) write(id string, r *http.Request) (status int, answer any) {
 		id, status = fmt.Sprint(p.next), 201
 		body["slug"] = p.storedSlug(body["slug"])
 	}
+
 	if body["title"] == "refused" {
-		return refuse("Title", "This value must be shorter than the max length of 200 characters.", "title")
+		return refuse("Title",
+			"This value must be shorter than the max length of 200 characters.", "title")
 	}
+
 	for other, doc := range p.docs {
 		if slug, is := body["slug"].(string); is && other != id && p.finds(doc["slug"], slug) {
 			return refuse("Slug", "Value must be unique", "slug")
 		}
 	}
+
 	if p.docs[id] == nil {
 		p.docs[id] = map[string]any{}
 	}
+
 	maps.Copy(p.docs[id], body)
 	if p.docs[id]["_status"] == "published" {
 		p.recordPublished(p.docs[id]["slug"])
 	}
+
 	return status, map[string]any{"message": "Article successfully created.",
-		"doc": map[string]any{"id": json.Number(id), "slug": p.docs[id]["slug"], "_status": p.docs[id]["_status"]}}
+		"doc": map[string]any{"id": json.Number(id), "slug": p.docs[id]["slug"],
+			"_status": p.docs[id]["_status"]}}
 }
 
 func (p *payload) listArticles() (states []string) {
@@ -145,18 +158,23 @@ func TestRecipe_Payload(t *testing.T) {
 	t.Parallel()
 	payloadHarness.checkDeliveries(t, map[string]delivery{
 		"CreatedMeanwhile": {
-			true, []fault{{request: "GET", status: 200, body: `{"docs":[]}`}}, "find create find update",
+			true, []fault{{request: "GET", status: 200, body: `{"docs":[]}`}},
+			"find create find update",
 		},
 		"RemovedMeanwhile": {
-			true, []fault{{request: "PATCH", status: 404, body: payloadAway}}, "find update find update",
+			true, []fault{{request: "PATCH", status: 404, body: payloadAway}},
+			"find update find update",
 		},
 		"RemovedBeforePublish": {
-			false, []fault{{request: "PATCH", status: 404, body: payloadAway}}, "find create publish find update",
+			false, []fault{{request: "PATCH", status: 404, body: payloadAway}},
+			"find create publish find update",
 		},
 	}, func(t *testing.T, cms *payload, _ bool) {
 		t.Helper()
-		want := map[string]any{"slug": "harbour-opens", "title": "The harbour opens", "_status": "published",
-			"body": "<p>From Monday on.</p>", "tags": []any{"harbour", "news"}}
+		want := map[string]any{"slug": "harbour-opens", "title": "The harbour opens",
+			"_status": "published",
+			"body":    "<p>From Monday on.</p>", "tags": []any{"harbour", "news"}}
+
 		for _, doc := range cms.docs {
 			if fmt.Sprint(doc) != fmt.Sprint(want) {
 				t.Errorf("got the document %v, want %v", doc, want)
@@ -173,7 +191,8 @@ func TestRecipe_PayloadFailures(t *testing.T) {
 			weir.OutcomeUnavailable, "no collection of articles", "find", "find create publish",
 		},
 		"AnswerLostAfterPublish": {
-			false, fault{request: "PATCH", acts: true}, weir.OutcomeRetry, "", "find create publish", "find update",
+			false, fault{request: "PATCH", acts: true}, weir.OutcomeRetry, "",
+			"find create publish", "find update",
 		},
 		"DatabaseAwayOrKeyUnknown": {
 			false, fault{request: "GET", status: 403, body: payloadDenied},
@@ -188,7 +207,8 @@ func TestRecipe_PayloadRefusals(t *testing.T) {
 	folded := newPayload("News")
 	folded.isFound = strings.EqualFold
 	r := openPayload(t, folded, "key-of-payload")
-	checkResult(t, r.sendBody(fmt.Sprintf(titled, "news", "A")), weir.OutcomeRejected, "takes News for news", "find")
+	checkResult(t, r.sendBody(fmt.Sprintf(titled, "news", "A")), weir.OutcomeRejected,
+		"takes News for news", "find")
 
 	cms := newPayload()
 	r = openPayload(t, cms, "key-of-payload")
@@ -197,11 +217,14 @@ func TestRecipe_PayloadRefusals(t *testing.T) {
 	if len(cms.docs) != 0 {
 		t.Errorf("got the documents %v, want none", cms.docs)
 	}
+
 	r = openPayload(t, cms, "another")
-	checkResult(t, r.sendBody(fmt.Sprintf(titled, "a", "A")), weir.OutcomeUnavailable, "not allowed", "find")
+	checkResult(t, r.sendBody(fmt.Sprintf(titled, "a", "A")), weir.OutcomeUnavailable,
+		"not allowed", "find")
 }
 
-// An editor can give an article another slug. The next message finds the article by its remembered id.
+// An editor can give an article another slug. The next message finds the article by its remembered
+// id.
 func TestRecipe_PayloadRenamed(t *testing.T) {
 	t.Parallel()
 	cms := newPayload()
@@ -210,6 +233,7 @@ func TestRecipe_PayloadRenamed(t *testing.T) {
 	if got := r.sendBody(article); got.RememberedID != "1" {
 		t.Fatalf("got %+v, want the id 1 remembered", got)
 	}
+
 	cms.docs["1"]["slug"] = "renamed"
 	checkResult(t, r.sendRemembering(article, "1"), weir.OutcomeDelivered, "", "find update")
 	checkOneArticle(t, cms)

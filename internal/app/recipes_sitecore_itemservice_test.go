@@ -14,8 +14,9 @@ import (
 	"weir/internal/weir"
 )
 
-// itemService is a stand-in for Sitecore's ItemService. It answers as the documentation says (doc.sitecore.com: "The
-// RESTful API for the ItemService"), and as public clients of the ItemService expect.
+// itemService is a stand-in for Sitecore's ItemService. It answers as the documentation says
+// (doc.sitecore.com: "The RESTful API for the ItemService"), and as public clients of the
+// ItemService expect.
 type itemService struct {
 	liberties
 	mu       sync.Mutex
@@ -25,10 +26,11 @@ type itemService struct {
 
 const itemServicePath = sitecoreHome + "/news/harbour-opens"
 
-// newItemService returns a CMS with the two items above the articles. If isThere is set, the CMS also has
-// harbour-opens.
+// newItemService returns a CMS with the two items above the articles. If isThere is set, the CMS
+// also has harbour-opens.
 func newItemService(isThere bool) *itemService {
-	s := &itemService{items: map[string]map[string]any{sitecoreHome: {}, sitecoreHome + "/news": {}}}
+	s := &itemService{items: map[string]map[string]any{sitecoreHome: {},
+		sitecoreHome + "/news": {}}}
 	if isThere {
 		s.items[itemServicePath] = map[string]any{"Title": "Before", "Teaser": "Read this"}
 	}
@@ -40,26 +42,34 @@ func (s *itemService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.mu.Unlock()
 	var body map[string]any
 	_ = json.NewDecoder(r.Body).Decode(&body)
+
 	if r.URL.Path == "/sitecore/api/ssc/auth/login" {
-		if body["domain"] != "sitecore" || body["username"] != "weir" || body["password"] != "password-of-sitecore" {
+		if body["domain"] != "sitecore" || body["username"] != "weir" ||
+			body["password"] != "password-of-sitecore" {
 			w.WriteHeader(http.StatusForbidden)
 			return
 		}
+
 		s.sessions++
-		http.SetCookie(w, &http.Cookie{Name: ".AspNet.Cookies", Value: fmt.Sprint("session-", s.sessions), Path: "/"})
+		http.SetCookie(w, &http.Cookie{Name: ".AspNet.Cookies",
+			Value: fmt.Sprint("session-", s.sessions), Path: "/"})
 		return
 	}
+
 	cookie, err := r.Cookie(".AspNet.Cookies")
-	if err != nil || cookie.Value != fmt.Sprint("session-", s.sessions) || r.URL.Query().Get("database") != "master" {
+	if err != nil || cookie.Value != fmt.Sprint("session-", s.sessions) ||
+		r.URL.Query().Get("database") != "master" {
 		w.WriteHeader(http.StatusForbidden)
 		return
 	}
+
 	id, _ := url.PathUnescape(strings.TrimPrefix(r.URL.EscapedPath(), "/sitecore/api/ssc/item"))
 	at := s.findPath(r, strings.TrimPrefix(id, "/"))
 	if at == "" {
 		w.WriteHeader(http.StatusNotFound)
 		return
 	}
+
 	switch r.Method {
 	case http.MethodGet:
 		w.Header().Set("Content-Type", "application/json; charset=utf-8")
@@ -71,6 +81,7 @@ func (s *itemService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			s.items[at][name] = value
 		}
 		w.WriteHeader(http.StatusNoContent)
+
 	case http.MethodDelete:
 		delete(s.items, at)
 		w.WriteHeader(http.StatusNoContent)
@@ -88,6 +99,7 @@ func (s *itemService) findPath(r *http.Request, id string) string {
 			return at
 		}
 	}
+
 	return ""
 }
 
@@ -99,11 +111,13 @@ func (s *itemService) create(w http.ResponseWriter, parent string, body map[stri
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
+
 	at := fmt.Sprint(parent, "/", body["ItemName"])
 	if s.items[at] != nil { // Sitecore answers 500 if AllowDuplicateItemNamesOnSameLevel is false
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
+
 	delete(body, "ItemName")
 	s.recordPublished(at)
 	s.items[at] = body
@@ -113,8 +127,8 @@ func (s *itemService) create(w http.ResponseWriter, parent string, body map[stri
 
 func (s *itemService) snapshot() map[string]string { return printItems(s.items) }
 
-// listArticles leaves out the two items above the articles. The ItemService cannot publish an item, so each article
-// counts as published.
+// listArticles leaves out the two items above the articles. The ItemService cannot publish an item,
+// so each article counts as published.
 func (s *itemService) listArticles() (states []string) {
 	for range len(s.items) - 2 {
 		states = append(states, nameState(true))
@@ -124,8 +138,10 @@ func (s *itemService) listArticles() (states []string) {
 
 func openItemService(t *testing.T, cms *itemService, password string, faults ...fault) *recipe {
 	t.Helper()
-	return openRecipe(t, "sitecore-itemservice", &faultyCMS{Handler: cms, faults: faults}, map[string]string{
-		"SITECORE_URL": "", "SITECORE_DOMAIN": "sitecore", "SITECORE_USER": "weir", "SITECORE_PASSWORD": password})
+	return openRecipe(t, "sitecore-itemservice", &faultyCMS{Handler: cms, faults: faults},
+		map[string]string{
+			"SITECORE_URL": "", "SITECORE_DOMAIN": "sitecore", "SITECORE_USER": "weir",
+			"SITECORE_PASSWORD": password})
 }
 
 var itemServiceHarness = harness[*itemService]{
@@ -146,8 +162,10 @@ func TestRecipe_SitecoreItemService(t *testing.T) {
 	t.Parallel()
 	itemServiceHarness.checkDeliveries(t, map[string]delivery{
 		// A 403 can mean that the session has ended: one sign-in, and the same request once more.
-		"ForbiddenOnce":    {false, []fault{{request: itemServiceHarness.create, status: 403}}, "find parent create"},
-		"RemovedMeanwhile": {true, []fault{{request: "PATCH", status: 404}}, "find update find update"},
+		"ForbiddenOnce": {false, []fault{{request: itemServiceHarness.create, status: 403}},
+			"find parent create"},
+		"RemovedMeanwhile": {true, []fault{{request: "PATCH", status: 404}},
+			"find update find update"},
 		"ParentMovedMeanwhile": {
 			false, []fault{{request: "POST /sitecore/api/ssc/item", status: 404}},
 			"find parent create find parent create",
@@ -161,6 +179,7 @@ func TestRecipe_SitecoreItemService(t *testing.T) {
 		} else {
 			want["TemplateID"] = "76036F5E-CBCE-46D1-AF0A-4143F9B557AA"
 		}
+
 		if fmt.Sprint(cms.items[itemServicePath]) != fmt.Sprint(want) {
 			t.Errorf("got the items %v, want %s with %v", cms.items, itemServicePath, want)
 		}
@@ -190,7 +209,8 @@ func TestRecipe_SitecoreItemServiceRefusals(t *testing.T) {
 	t.Parallel()
 	cms := newItemService(false)
 	r := openItemService(t, cms, "another")
-	checkResult(t, r.sendBody(r.readSample("article.xml")), weir.OutcomeUnavailable, "sign-in: login: 403", "find")
+	checkResult(t, r.sendBody(r.readSample("article.xml")), weir.OutcomeUnavailable,
+		"sign-in: login: 403", "find")
 
 	r = openItemService(t, cms, "password-of-sitecore")
 	other := strings.ToUpper(itemServicePath[len(sitecoreHome):])
@@ -200,7 +220,8 @@ func TestRecipe_SitecoreItemServiceRefusals(t *testing.T) {
 	cms.isFound = nil
 	delete(cms.items, sitecoreHome+other)
 	orphan := `<article path="/sports/a" version="1"><title>A</title></article>`
-	checkResult(t, r.sendBody(orphan), weir.OutcomeRetry, "the parent of /sports/a is not there yet", "find parent")
+	checkResult(t, r.sendBody(orphan), weir.OutcomeRetry,
+		"the parent of /sports/a is not there yet", "find parent")
 	refused := `<article path="/news/a|b" version="1"><title>A</title></article>`
 	checkResult(t, r.sendBody(refused), weir.OutcomeRejected, "400", "find parent create")
 	top := `<article path="/a" version="1"><title>A</title></article>`

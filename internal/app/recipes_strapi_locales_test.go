@@ -13,8 +13,9 @@ import (
 	"weir/internal/weir"
 )
 
-// strapiLocales is a fake CMS. It answers as Strapi 5.54 does for a localized collection type: a document has a
-// draft for each language, and perhaps a published entry. A POST makes a new document.
+// strapiLocales is a fake CMS. It answers as Strapi 5.54 does for a localized collection type: a
+// document has a draft for each language, and perhaps a published entry. A POST makes a new
+// document.
 type strapiLocales struct {
 	liberties
 	mu    sync.Mutex
@@ -57,6 +58,7 @@ func (s *strapiLocales) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		delete(s.draft, id+" "+locale)
 		delete(s.live, id+" "+locale)
 		w.WriteHeader(http.StatusNoContent)
+
 	case r.Method == http.MethodPut && !s.hasDocument(id):
 		failStrapi(w, 404, "NotFoundError", "Not Found")
 	default:
@@ -69,13 +71,16 @@ func (s *strapiLocales) serveLookUp(w http.ResponseWriter, r *http.Request, isDr
 	if isDraft {
 		entries = s.draft
 	}
+
 	found := []any{}
 	for _, key := range slices.Sorted(maps.Keys(entries)) {
 		id, locale, _ := strings.Cut(key, " ")
 		if s.finds(entries[key]["slug"], r.URL.Query().Get("filters[slug][$eq]")) {
-			found = append(found, map[string]any{"documentId": id, "slug": entries[key]["slug"], "locale": locale})
+			found = append(found,
+				map[string]any{"documentId": id, "slug": entries[key]["slug"], "locale": locale})
 		}
 	}
+
 	replyStrapi(w, 200, map[string]any{"data": found})
 }
 
@@ -88,24 +93,29 @@ func (s *strapiLocales) hasDocument(id string) bool {
 	return false
 }
 
-func (s *strapiLocales) write(w http.ResponseWriter, r *http.Request, id, locale string, isDraft bool) {
+func (s *strapiLocales) write(w http.ResponseWriter, r *http.Request, id, locale string,
+	isDraft bool) {
 	var body struct{ Data map[string]any }
 	_ = json.NewDecoder(r.Body).Decode(&body)
+
 	if !isDraft && body.Data["title"] == "refused" {
 		failStrapi(w, 400, "ValidationError", "title must be at least 20 characters", "title")
 		return
 	}
+
 	status := 200
 	if r.Method == http.MethodPost {
 		s.next++
 		id, status = fmt.Sprint("document", s.next), 201
 		body.Data["slug"] = s.storedSlug(body.Data["slug"])
 	}
+
 	s.draft[id+" "+locale] = body.Data
 	if !isDraft {
 		s.live[id+" "+locale] = maps.Clone(body.Data)
 		s.recordPublished(body.Data["slug"])
 	}
+
 	replyStrapi(w, status, map[string]any{"data": map[string]any{"documentId": id, "slug": body.Data["slug"],
 		"locale": locale}})
 }
@@ -127,7 +137,8 @@ func (s *strapiLocales) snapshot() map[string]string {
 
 func openStrapiLocales(t *testing.T, cms http.Handler) *recipe {
 	t.Helper()
-	return openRecipe(t, "strapi-locales", cms, map[string]string{"STRAPI_URL": "", "STRAPI_TOKEN": tokenOfStrapi})
+	return openRecipe(t, "strapi-locales", cms,
+		map[string]string{"STRAPI_URL": "", "STRAPI_TOKEN": tokenOfStrapi})
 }
 
 // listLive returns the published entries, as "documentId locale title".
@@ -143,8 +154,8 @@ const (
 	inGerman  = `<article slug="pier" lang="de" version="3"><title>Mole</title></article>`
 )
 
-// The languages of a slug are entries of one document, in whatever order their messages come. A delete removes one
-// language.
+// The languages of a slug are entries of one document, in whatever order their messages come. A
+// delete removes one language.
 func TestRecipe_StrapiLocales(t *testing.T) {
 	t.Parallel()
 	cms := newStrapiLocales()
@@ -152,23 +163,28 @@ func TestRecipe_StrapiLocales(t *testing.T) {
 	checkResult(t, r.sendBody(inEnglish), weir.OutcomeDelivered, "", "find live create twin update")
 	checkResult(t, r.sendBody(inGerman), weir.OutcomeDelivered, "", "find update")
 	checkResult(t, r.sendBody(inGerman), weir.OutcomeDelivered, "", "find update")
-	if got := cms.listLive(); !slices.Equal(got, []string{"document1 de Mole", "document1 en Pier"}) {
+
+	if got := cms.listLive(); !slices.Equal(got,
+		[]string{"document1 de Mole", "document1 en Pier"}) {
 		t.Errorf("got the entries %q, want one document with both languages", got)
 	}
 
-	checkResult(t, r.sendBody(`<delete slug="pier" lang="en"/>`), weir.OutcomeDelivered, "", "find remove")
+	checkResult(t, r.sendBody(`<delete slug="pier" lang="en"/>`), weir.OutcomeDelivered, "",
+		"find remove")
 	checkResult(t, r.sendBody(`<delete slug="pier" lang="en"/>`), weir.OutcomeDelivered, "", "find")
 	if got := cms.listLive(); !slices.Equal(got, []string{"document1 de Mole"}) {
 		t.Errorf("got the entries %q, want the German one alone", got)
 	}
 }
 
-// Messages of two languages can create the document of a slug at the same time, because their keys have different
-// lanes.
+// Messages of two languages can create the document of a slug at the same time, because their keys
+// have different lanes.
 func TestRecipe_StrapiLocalesCreatedMeanwhile(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		method string // the English message comes in between, before the German one sends its request of this method
+		// the English message comes in between, before the German one sends its request of this
+		// method
+		method string
 		steps  string
 	}{
 		"BeforeCreate": {http.MethodPost, "find live create twin undo find update"},
@@ -180,14 +196,17 @@ func TestRecipe_StrapiLocalesCreatedMeanwhile(t *testing.T) {
 			r, other := openStrapiLocales(t, cms), openStrapiLocales(t, cms)
 			cms.before[c.method] = func() { other.sendBody(inEnglish) }
 			checkResult(t, r.sendBody(inGerman), weir.OutcomeDelivered, "", c.steps)
-			if got := cms.listLive(); !slices.Equal(got, []string{"document1 de Mole", "document1 en Pier"}) {
+
+			if got := cms.listLive(); !slices.Equal(got,
+				[]string{"document1 de Mole", "document1 en Pier"}) {
 				t.Errorf("got the entries %q, want one document with both languages", got)
 			}
 		})
 	}
 }
 
-// Two documents of a slug can be there for a moment. If they stay, the message is tried again, with words that say so.
+// Two documents of a slug can be there for a moment. If they stay, the message is tried again, with
+// words that say so.
 func TestRecipe_StrapiLocalesRefusals(t *testing.T) {
 	t.Parallel()
 	twins := newStrapiLocales("pier", "pier")
@@ -195,21 +214,24 @@ func TestRecipe_StrapiLocalesRefusals(t *testing.T) {
 	r := openStrapiLocales(t, twins)
 	got := r.sendBody(inGerman)
 	if got.Outcome == weir.OutcomeDelivered || got.Outcome == weir.OutcomeRejected ||
-		!strings.Contains(got.Reason, "two documents have the slug pier") || !maps.Equal(twins.snapshot(), before) {
+		!strings.Contains(got.Reason, "two documents have the slug pier") ||
+		!maps.Equal(twins.snapshot(), before) {
 		t.Errorf("got %+v and %v, want it tried again, and nothing written", got, twins.snapshot())
 	}
 
 	cms := newStrapiLocales()
 	r = openStrapiLocales(t, cms)
 	refused := strings.Replace(inGerman, "Mole", "refused", 1)
-	checkResult(t, r.sendBody(refused), weir.OutcomeRejected, "title: title must be at least 20 characters",
-		"find live create twin update withdraw")
+	checkResult(t, r.sendBody(refused), weir.OutcomeRejected,
+		"title: title must be at least 20 characters", "find live create twin update withdraw")
 	if got := cms.snapshot(); len(got) != 0 {
 		t.Errorf("got the entries %v, want none", got)
 	}
+
 	french := strings.Replace(inGerman, `"de"`, `"fr"`, 1)
 	_, err := r.app.contracts.Accept(t.Context(), "application/xml", []byte(french))
 	if weir.KindOf(err) != weir.Invalid {
-		t.Errorf("a language that Strapi does not have: got %v, want an error of the kind %v", err, weir.Invalid)
+		t.Errorf("a language that Strapi does not have: got %v, want an error of the kind %v", err,
+			weir.Invalid)
 	}
 }

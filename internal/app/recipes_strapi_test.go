@@ -13,8 +13,8 @@ import (
 	"weir/internal/weir"
 )
 
-// strapi is a fake CMS. It answers the recipe's requests as Strapi 5.54.0 does. Each document has a draft. A look-up
-// without status=draft finds only published entries.
+// strapi is a fake CMS. It answers the recipe's requests as Strapi 5.54.0 does. Each document has a
+// draft. A look-up without status=draft finds only published entries.
 type strapi struct {
 	liberties
 	mu    sync.Mutex
@@ -25,7 +25,8 @@ type strapi struct {
 
 const (
 	tokenOfStrapi = "token-of-strapi"
-	// strapiRace is the answer to a publish if another program publishes the same document at the same time.
+	// strapiRace is the answer to a publish if another program publishes the same document at the
+	// same time.
 	strapiRace = `{"data":null,"error":{"status":400,"name":"ApplicationError","message":"A published entry with ` +
 		`documentId \"brm97504ld5wn9v65o1mij46\" already exists for UID \"api::article.article\". ` +
 		`This combination must be unique.","details":{}}}`
@@ -44,10 +45,12 @@ func newStrapi(slugs ...string) *strapi {
 func (s *strapi) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if r.Header.Get("Authorization") != "Bearer "+tokenOfStrapi {
 		failStrapi(w, 401, "UnauthorizedError", "Missing or invalid credentials")
 		return
 	}
+
 	id := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/api/articles"), "/")
 	isDraft := r.URL.Query().Get("status") == "draft"
 	switch {
@@ -57,6 +60,7 @@ func (s *strapi) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		delete(s.draft, id)
 		delete(s.live, id)
 		w.WriteHeader(http.StatusNoContent)
+
 	case r.Method != http.MethodPost && s.draft[id] == nil:
 		failStrapi(w, 404, "NotFoundError", "Not Found")
 	default:
@@ -73,14 +77,18 @@ func replyStrapi(w http.ResponseWriter, status int, value any) {
 func failStrapi(w http.ResponseWriter, status int, name, message string, fields ...string) {
 	details, problems := map[string]any{}, []any{}
 	for _, field := range fields {
-		problems = append(problems, map[string]any{"path": []string{field}, "message": message, "name": name})
+		problems = append(problems,
+			map[string]any{"path": []string{field}, "message": message, "name": name})
 	}
+
 	if len(fields) > 0 {
 		details["errors"] = problems
 	}
+
 	if len(fields) > 1 {
 		message = fmt.Sprintf("%d errors occurred", len(fields))
 	}
+
 	replyStrapi(w, status, map[string]any{"data": nil, "error": map[string]any{
 		"status": status, "name": name, "message": message, "details": details}})
 }
@@ -90,27 +98,33 @@ func (s *strapi) serveLookUp(w http.ResponseWriter, r *http.Request, isDraft boo
 	if isDraft {
 		entries = s.draft
 	}
+
 	found := []any{}
 	for _, id := range slices.Sorted(maps.Keys(entries)) {
 		if s.finds(entries[id]["slug"], r.URL.Query().Get("filters[slug][$eq]")) {
-			found = append(found, map[string]any{"id": 1, "documentId": id, "slug": entries[id]["slug"]})
+			found = append(found,
+				map[string]any{"id": 1, "documentId": id, "slug": entries[id]["slug"]})
 		}
 	}
+
 	replyStrapi(w, 200, map[string]any{"data": found,
 		"meta": map[string]any{"pagination": map[string]any{"total": len(found)}}})
 }
 
-// write saves a draft, and publishes it if the request wants that. Strapi checks values and uniqueness only then.
+// write saves a draft, and publishes it if the request wants that. Strapi checks values and
+// uniqueness only then.
 func (s *strapi) write(w http.ResponseWriter, r *http.Request, id string, isDraft bool) {
 	var body struct{ Data map[string]any }
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil || body.Data == nil {
 		failStrapi(w, 400, "ValidationError", `Missing "data" payload in the request body`)
 		return
 	}
+
 	if !isDraft && body.Data["title"] == "refused" {
 		failStrapi(w, 400, "ValidationError", "title must be at least 20 characters", "title")
 		return
 	}
+
 	if taken := s.listTaken(id, body.Data); !isDraft && len(taken) > 0 {
 		failStrapi(w, 400, "ValidationError", "This attribute must be unique", taken...)
 		return
@@ -122,11 +136,13 @@ func (s *strapi) write(w http.ResponseWriter, r *http.Request, id string, isDraf
 		id, status = fmt.Sprint("document", s.next), 201
 		body.Data["slug"] = s.storedSlug(body.Data["slug"])
 	}
+
 	s.draft[id] = body.Data
 	if !isDraft {
 		s.live[id] = maps.Clone(body.Data)
 		s.recordPublished(body.Data["slug"])
 	}
+
 	replyStrapi(w, status, map[string]any{"data": map[string]any{"id": 9, "documentId": id, "slug": body.Data["slug"]}})
 }
 
@@ -134,12 +150,14 @@ func (s *strapi) write(w http.ResponseWriter, r *http.Request, id string, isDraf
 func (s *strapi) listTaken(id string, data map[string]any) (taken []string) {
 	for _, field := range []string{"slug", "title"} {
 		for other, entry := range s.live {
-			if text, _ := data[field].(string); other != id && entry[field] != nil && s.finds(entry[field], text) {
+			if text, _ := data[field].(string); other != id && entry[field] != nil &&
+				s.finds(entry[field], text) {
 				taken = append(taken, field)
 				break
 			}
 		}
 	}
+
 	return taken
 }
 
@@ -188,7 +206,8 @@ func TestRecipe_Strapi(t *testing.T) {
 	const away = `{"data":null,"error":{"status":404,"name":"NotFoundError","message":"Not Found","details":{}}}`
 	strapiHarness.checkDeliveries(t, map[string]delivery{
 		"PublishedMeanwhile": {
-			true, []fault{{request: "PUT", status: 400, body: strapiRace}}, "find update find update",
+			true, []fault{{request: "PUT", status: 400, body: strapiRace}},
+			"find update find update",
 		},
 		"NewAndPublishedMeanwhile": {
 			false, []fault{{request: "PUT", status: 400, body: strapiRace}},
@@ -201,9 +220,12 @@ func TestRecipe_Strapi(t *testing.T) {
 		t.Helper()
 		want := map[string]any{"slug": "harbour-opens", "title": "The harbour opens",
 			"body": "<p>From Monday on.</p>", "tags": []any{"harbour", "news"}}
+
 		for id, entry := range cms.live {
-			if fmt.Sprint(entry) != fmt.Sprint(want) || fmt.Sprint(cms.draft[id]) != fmt.Sprint(want) {
-				t.Errorf("got the entry %v and the draft %v, want both %v", entry, cms.draft[id], want)
+			if fmt.Sprint(entry) != fmt.Sprint(want) ||
+				fmt.Sprint(cms.draft[id]) != fmt.Sprint(want) {
+				t.Errorf("got the entry %v and the draft %v, want both %v", entry,
+					cms.draft[id], want)
 			}
 		}
 	})
@@ -225,7 +247,8 @@ func TestRecipe_StrapiFailures(t *testing.T) {
 			weir.OutcomeUnavailable, "", "find live create", "find live create update",
 		},
 		"AnswerLostAfterPublish": {
-			false, fault{request: "PUT", acts: true}, weir.OutcomeRetry, "", "find live create update", "find update",
+			false, fault{request: "PUT", acts: true}, weir.OutcomeRetry, "",
+			"find live create update", "find update",
 		},
 	})
 }
@@ -248,7 +271,8 @@ func TestRecipe_StrapiRefusals(t *testing.T) {
 		reason string
 		steps  string
 	}{
-		"WrongToken": {newStrapi(), "another", titled("B"), weir.OutcomeUnavailable, "Missing or invalid", "find"},
+		"WrongToken": {newStrapi(), "another", titled("B"), weir.OutcomeUnavailable,
+			"Missing or invalid", "find"},
 		"WrongValue": {
 			newStrapi(), tokenOfStrapi, titled("refused"), weir.OutcomeRejected,
 			"title: title must be at least 20 characters", "find live create update withdraw",
@@ -258,15 +282,19 @@ func TestRecipe_StrapiRefusals(t *testing.T) {
 			"400 Bad Request: title must be at least 20 characters", "find update",
 		},
 		"AnotherUniqueField": {
-			taken, tokenOfStrapi, titled("A"), weir.OutcomeRejected, "title: This attribute must be unique",
+			taken, tokenOfStrapi, titled("A"), weir.OutcomeRejected,
+			"title: This attribute must be unique",
 			"find live create update withdraw",
 		},
-		"TwiceThere": {newStrapi("b", "b"), tokenOfStrapi, titled("B"), weir.OutcomeRejected, "twice", "find"},
+		"TwiceThere": {newStrapi("b", "b"), tokenOfStrapi, titled("B"), weir.OutcomeRejected,
+			"twice", "find"},
 		"OtherCase": {
-			folded, tokenOfStrapi, titled("X"), weir.OutcomeRejected, "Strapi's database takes B for b", "find",
+			folded, tokenOfStrapi, titled("X"), weir.OutcomeRejected,
+			"Strapi's database takes B for b", "find",
 		},
 		"OtherCaseBeside": {
-			twins, tokenOfStrapi, titled("X"), weir.OutcomeRejected, "takes B for b: remove one of the two",
+			twins, tokenOfStrapi, titled("X"), weir.OutcomeRejected,
+			"takes B for b: remove one of the two",
 			"find update",
 		},
 	} {
@@ -282,8 +310,8 @@ func TestRecipe_StrapiRefusals(t *testing.T) {
 	}
 }
 
-// The draft of a document can have another slug than its published entry. So the slug can be taken by an entry that no
-// look-up of drafts finds.
+// The draft of a document can have another slug than its published entry. So the slug can be taken
+// by an entry that no look-up of drafts finds.
 func TestRecipe_StrapiRenamed(t *testing.T) {
 	t.Parallel()
 	cms := newStrapi()
@@ -296,7 +324,8 @@ func TestRecipe_StrapiRenamed(t *testing.T) {
 	cms.draft["document1"]["slug"] = "renamed"
 	checkResult(t, r.sendBody(article), weir.OutcomeDelivered, "", "find live update")
 	cms.draft["document1"]["slug"], cms.live["document1"]["slug"] = "renamed", "renamed"
-	checkResult(t, r.sendRemembering(article, "document1"), weir.OutcomeDelivered, "", "find live update")
+	checkResult(t, r.sendRemembering(article, "document1"), weir.OutcomeDelivered, "",
+		"find live update")
 	checkOneArticle(t, cms)
 	if cms.live["document1"]["slug"] != "harbour-opens" {
 		t.Errorf("got the entry %v, want its slug back", cms.live["document1"])

@@ -11,16 +11,18 @@ import (
 	"weir/internal/weir"
 )
 
-// umbraco is a fake CMS. It answers as Umbraco's Management API does. Its answers follow the documentation
-// (docs.umbraco.com/umbraco-cms/reference/management-api) and the source code (github.com/umbraco/Umbraco-CMS:
-// Controllers/Document and Controllers/Content of src/Umbraco.Cms.Api.Management).
+// umbraco is a fake CMS. It answers as Umbraco's Management API does. Its answers follow the
+// documentation (docs.umbraco.com/umbraco-cms/reference/management-api) and the source code
+// (github.com/umbraco/Umbraco-CMS: Controllers/Document and Controllers/Content of
+// src/Umbraco.Cms.Api.Management).
 type umbraco struct {
 	liberties
-	mu        sync.Mutex
-	tokens    int                       // number of issued tokens; only the newest token is valid
-	documents map[string]map[string]any // by id; a document maps aliases to values, and can have isTrashed
-	templates map[string]any            // template of a document's page, by the document's id
-	published map[string]bool           // by id
+	mu     sync.Mutex
+	tokens int // number of issued tokens; only the newest token is valid
+	// by id; a document maps aliases to values, and can have isTrashed
+	documents map[string]map[string]any
+	templates map[string]any  // template of a document's page, by the document's id
+	published map[string]bool // by id
 }
 
 const (
@@ -29,13 +31,15 @@ const (
 )
 
 func umbracoError(status int, operationStatus, title string) string {
-	return fmt.Sprintf(`{"type":"Error","title":%q,"status":%d,"operationStatus":%q}`, title, status, operationStatus)
+	return fmt.Sprintf(`{"type":"Error","title":%q,"status":%d,"operationStatus":%q}`, title,
+		status, operationStatus)
 }
 
-// newUmbraco returns a CMS. If isThere is set, the CMS has the document harbour-opens, with a teaser and a template
-// that the editors have set.
+// newUmbraco returns a CMS. If isThere is set, the CMS has the document harbour-opens, with a
+// teaser and a template that the editors have set.
 func newUmbraco(isThere bool) *umbraco {
-	u := &umbraco{documents: map[string]map[string]any{}, templates: map[string]any{}, published: map[string]bool{}}
+	u := &umbraco{documents: map[string]map[string]any{}, templates: map[string]any{},
+		published: map[string]bool{}}
 	if isThere {
 		u.documents[umbracoID] = map[string]any{"title": "Before", "teaser": "Read this"}
 		u.templates[umbracoID] = map[string]any{"id": "template-of-the-editors"}
@@ -47,24 +51,30 @@ func (u *umbraco) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
+
 	if r.URL.Path == umbracoAPI+"/security/back-office/token" {
 		u.serveToken(w, r)
 		return
 	}
+
 	if r.Header.Get("Authorization") != fmt.Sprintf("Bearer token-number-%d", u.tokens) {
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
-	id, action, _ := strings.Cut(strings.Trim(strings.TrimPrefix(r.URL.Path, umbracoAPI+"/document"), "/"), "/")
+
+	id, action, _ := strings.Cut(
+		strings.Trim(strings.TrimPrefix(r.URL.Path, umbracoAPI+"/document"), "/"), "/")
 	fail := func(status int, operationStatus, title string) {
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.WriteHeader(status)
 		fmt.Fprint(w, umbracoError(status, operationStatus, title))
 	}
+
 	if r.Method == http.MethodPost {
 		u.create(w, r, fail)
 		return
 	}
+
 	document, isThere := u.documents[id]
 	switch {
 	case !isThere:
@@ -72,10 +82,14 @@ func (u *umbraco) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodGet:
 		values := []any{}
 		for alias, value := range document {
-			values = append(values, map[string]any{"alias": alias, "culture": nil, "segment": nil, "value": value})
+			values = append(values,
+				map[string]any{"alias": alias, "culture": nil, "segment": nil, "value": value})
 		}
-		_ = json.NewEncoder(w).Encode(map[string]any{"id": id, "isTrashed": document["isTrashed"] == true,
-			"template": u.templates[id], "values": values})
+
+		_ = json.NewEncoder(w).Encode(map[string]any{"id": id,
+			"isTrashed": document["isTrashed"] == true,
+			"template":  u.templates[id], "values": values})
+
 	case r.Method == http.MethodDelete:
 		delete(u.documents, id)
 	case document["isTrashed"] == true:
@@ -91,13 +105,16 @@ func (u *umbraco) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (u *umbraco) serveToken(w http.ResponseWriter, r *http.Request) {
-	if r.FormValue("client_id") != "umbraco-back-office-weir" || r.FormValue("client_secret") != "secret-of-client" {
+	if r.FormValue("client_id") != "umbraco-back-office-weir" ||
+		r.FormValue("client_secret") != "secret-of-client" {
 		w.WriteHeader(http.StatusBadRequest)
 		fmt.Fprint(w, `{"error":"invalid_client"}`)
 		return
 	}
+
 	u.tokens++
-	fmt.Fprintf(w, `{"access_token":"token-number-%d","token_type":"Bearer","expires_in":299}`, u.tokens)
+	fmt.Fprintf(w, `{"access_token":"token-number-%d","token_type":"Bearer","expires_in":299}`,
+		u.tokens)
 }
 
 func (u *umbraco) create(w http.ResponseWriter, r *http.Request, fail func(int, string, string)) {
@@ -109,6 +126,7 @@ func (u *umbraco) create(w http.ResponseWriter, r *http.Request, fail func(int, 
 			Value any
 		}
 	}
+
 	_ = json.NewDecoder(r.Body).Decode(&body)
 	_, isThere := u.documents[body.ID]
 	switch {
@@ -123,13 +141,16 @@ func (u *umbraco) create(w http.ResponseWriter, r *http.Request, fail func(int, 
 		for _, v := range body.Values {
 			document[v.Alias] = v.Value
 		}
-		u.documents[body.ID], u.templates[body.ID] = document, map[string]any{"id": body.Template.ID}
+
+		u.documents[body.ID], u.templates[body.ID] = document,
+			map[string]any{"id": body.Template.ID}
 		w.Header().Set("Location", umbracoAPI+"/document/"+body.ID)
 		w.WriteHeader(http.StatusCreated)
 	}
 }
 
-// save replaces all values and the template, because Umbraco removes each value that an update leaves out.
+// save replaces all values and the template, because Umbraco removes each value that an update
+// leaves out.
 func (u *umbraco) save(id string, r *http.Request) {
 	var body struct {
 		Template any
@@ -138,19 +159,24 @@ func (u *umbraco) save(id string, r *http.Request) {
 			Value any
 		}
 	}
+
 	_ = json.NewDecoder(r.Body).Decode(&body)
 	u.documents[id], u.templates[id] = map[string]any{}, body.Template
 	for _, v := range body.Values {
 		u.documents[id][v.Alias] = v.Value
 	}
+
 	u.published[id] = false
 }
 
 func openUmbraco(t *testing.T, cms *umbraco, documentType string, faults ...fault) *recipe {
 	t.Helper()
-	return openRecipe(t, "umbraco", &faultyCMS{Handler: cms, faults: faults}, map[string]string{"UMBRACO_URL": "",
-		"UMBRACO_CLIENT_ID": "umbraco-back-office-weir", "UMBRACO_CLIENT_SECRET": "secret-of-client",
-		"UMBRACO_PARENT": "id-of-parent", "UMBRACO_DOCUMENT_TYPE": documentType, "UMBRACO_TEMPLATE": "id-of-template"})
+	return openRecipe(t, "umbraco", &faultyCMS{Handler: cms, faults: faults},
+		map[string]string{"UMBRACO_URL": "",
+			"UMBRACO_CLIENT_ID":     "umbraco-back-office-weir",
+			"UMBRACO_CLIENT_SECRET": "secret-of-client",
+			"UMBRACO_PARENT":        "id-of-parent", "UMBRACO_DOCUMENT_TYPE": documentType,
+			"UMBRACO_TEMPLATE": "id-of-template"})
 }
 
 func (u *umbraco) snapshot() map[string]string { return printItems(u.documents) }
@@ -181,22 +207,27 @@ func TestRecipe_Umbraco(t *testing.T) {
 	away := umbracoError(404, "NotFound", "The document could not be found")
 	umbracoHarness.checkDeliveries(t, map[string]delivery{
 		// A 403 can mean that the session has ended: one sign-in, and the same request once more.
-		"ForbiddenOnce": {false, []fault{{request: umbracoHarness.create, status: 403}}, "find create publish"},
+		"ForbiddenOnce": {false, []fault{{request: umbracoHarness.create, status: 403}},
+			"find create publish"},
 		"CreatedMeanwhile": {
-			true, []fault{{request: "GET", status: 404, body: away}}, "find create find update publish",
+			true, []fault{{request: "GET", status: 404, body: away}},
+			"find create find update publish",
 		},
 		"RemovedMeanwhile": {
-			true, []fault{{request: "PUT", status: 404, body: away}}, "find update find update publish",
+			true, []fault{{request: "PUT", status: 404, body: away}},
+			"find update find update publish",
 		},
 		"ChangedMeanwhile": {
 			true, []fault{
-				{request: "PUT", status: 409, body: umbracoError(409, "ConcurrencyViolation", "Concurrency")},
+				{request: "PUT", status: 409,
+					body: umbracoError(409, "ConcurrencyViolation", "Concurrency")},
 			},
 			"find update find update publish",
 		},
 		"ChangedBeforePublish": {
 			false, []fault{
-				{request: "PUT", status: 400, body: umbracoError(400, "ConcurrencyViolation", "Concurrency")},
+				{request: "PUT", status: 400,
+					body: umbracoError(400, "ConcurrencyViolation", "Concurrency")},
 			}, "find create publish find update publish",
 		},
 		"TokenEnded": {true, []fault{{request: "PUT", status: 401}}, "find update publish"},
@@ -208,9 +239,11 @@ func TestRecipe_Umbraco(t *testing.T) {
 		if wasThere {
 			want["teaser"], template = "Read this", "map[id:template-of-the-editors]"
 		}
+
 		if got := fmt.Sprint(cms.templates[umbracoID]); got != template ||
 			fmt.Sprint(cms.documents[umbracoID]) != fmt.Sprint(want) {
-			t.Errorf("got the documents %v and the template %s, want %v and %s", cms.documents, got, want, template)
+			t.Errorf("got the documents %v and the template %s, want %v and %s", cms.documents, got,
+				want, template)
 		}
 	})
 }
@@ -220,7 +253,8 @@ func TestRecipe_UmbracoFailures(t *testing.T) {
 	const create = "POST " + umbracoAPI + "/document"
 	umbracoHarness.checkFailures(t, map[string]failure{
 		"ErrorAfterCreate": {
-			false, fault{request: create, acts: true, status: 500, body: umbracoError(500, "Unknown", "Unknown error")},
+			false, fault{request: create, acts: true, status: 500,
+				body: umbracoError(500, "Unknown", "Unknown error")},
 			weir.OutcomeRetry, "Unknown error", "find create", "find update publish",
 		},
 		"AnswerLostAfterPublish": {
@@ -254,19 +288,22 @@ func TestRecipe_UmbracoRefusals(t *testing.T) {
 	trashed := newUmbraco(true)
 	trashed.documents[umbracoID]["isTrashed"] = true
 	r := openUmbraco(t, trashed, "id-of-type")
-	checkResult(t, r.sendBody(r.readSample("article.xml")), weir.OutcomeRejected, "recycle bin", "find")
+	checkResult(t, r.sendBody(r.readSample("article.xml")), weir.OutcomeRejected,
+		"recycle bin", "find")
 
 	cms := newUmbraco(false)
 	r = openUmbraco(t, cms, "another type")
-	checkResult(t, r.sendBody(r.readSample("article.xml")), weir.OutcomeUnavailable, "does not have the parent",
-		"find create")
+	checkResult(t, r.sendBody(r.readSample("article.xml")), weir.OutcomeUnavailable,
+		"does not have the parent", "find create")
 
 	r = openUmbraco(t, cms, "id-of-type", fault{request: "DELETE", status: 404, body: pageOfHTML})
-	checkResult(t, r.sendBody(r.readSample("delete.xml")), weir.OutcomeUnavailable, "no Management API", "remove")
+	checkResult(t, r.sendBody(r.readSample("delete.xml")), weir.OutcomeUnavailable,
+		"no Management API", "remove")
 	if len(cms.documents) != 0 {
 		t.Errorf("got the documents %v, want none", cms.documents)
 	}
 
 	refused := `<article slug="a" version="1"><title>refused</title></article>`
-	checkResult(t, r.sendBody(refused), weir.OutcomeRejected, "Invalid document", "find create publish")
+	checkResult(t, r.sendBody(refused), weir.OutcomeRejected, "Invalid document",
+		"find create publish")
 }

@@ -15,8 +15,8 @@ import (
 	"weir/internal/weir"
 )
 
-// wordPress is a fake CMS. Its answers are copied from a real WordPress 6.1. The answers about images, and about posts
-// in the trash, are from its source code.
+// wordPress is a fake CMS. Its answers are copied from a real WordPress 6.1. The answers about
+// images, and about posts in the trash, are from its source code.
 type wordPress struct {
 	liberties
 	mu       sync.Mutex
@@ -49,6 +49,7 @@ func (wp *wordPress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, "<html><h1>Error establishing a database connection</h1></html>")
 		return
 	}
+
 	kind, id, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/wp-json/wp/v2/"), "/")
 	kind = map[string]string{"media": "attachment"}[kind]
 	switch {
@@ -89,7 +90,9 @@ func refuseUser(w http.ResponseWriter, r *http.Request) {
 		failWordPress(w, 401, "rest_cannot_edit", "Sorry, you are not allowed to edit this post.")
 		return
 	}
-	replyWordPress(w, 400, map[string]any{"code": "rest_invalid_param", "message": "Invalid parameter(s): status",
+
+	replyWordPress(w, 400, map[string]any{"code": "rest_invalid_param",
+		"message": "Invalid parameter(s): status",
 		"data": map[string]any{"status": 400, "details": map[string]any{"status": map[string]any{
 			"code": "rest_forbidden_status", "data": map[string]any{"status": 401}}}}})
 }
@@ -101,19 +104,23 @@ func (wp *wordPress) serveLookUp(w http.ResponseWriter, slug, kind string) {
 	if isBlind {
 		wp.blind--
 	}
+
 	ids := slices.SortedFunc(maps.Keys(wp.posts), func(a, b string) int {
 		return strings.Compare(fmt.Sprint(wp.posts[a]["slug"]), fmt.Sprint(wp.posts[b]["slug"]))
 	})
 	for _, id := range ids {
 		post := wp.posts[id]
-		if !isBlind && kindOf(post) == kind && post["status"] != "trash" && wp.finds(post["slug"], slug) {
+		if !isBlind && kindOf(post) == kind && post["status"] != "trash" &&
+			wp.finds(post["slug"], slug) {
 			found = append(found, map[string]any{"id": json.Number(id), "slug": post["slug"]})
 		}
 	}
+
 	w.Header().Set("X-WP-Total", strconv.Itoa(len(found)))
 	if wp.hidden {
 		found = []any{}
 	}
+
 	replyWordPress(w, 200, found)
 }
 
@@ -133,25 +140,28 @@ func (wp *wordPress) write(id, kind string, r *http.Request) map[string]any {
 	} else {
 		_ = json.NewDecoder(r.Body).Decode(&fields)
 	}
+
 	if wp.posts[id] == nil {
 		wp.posts[id] = map[string]any{}
 		if kind != "" {
 			fields["type"], fields["status"] = kind, "inherit"
 		}
 	}
+
 	maps.Copy(wp.posts[id], fields)
 	post := wp.posts[id]
 	post["slug"] = wp.makeUnique(id, post)
 	if post["status"] == "publish" || post["status"] == "inherit" {
 		wp.recordPublished(post["slug"])
 	}
+
 	return map[string]any{"id": json.Number(id), "slug": post["slug"]}
 }
 
 var digitsAlone = regexp.MustCompile(`^[0-9]+$`)
 
-// makeUnique adds a number to a slug that another post has, that consists of digits alone, or that WordPress keeps for
-// its feeds. WordPress reports no error. It does not do so for drafts.
+// makeUnique adds a number to a slug that another post has, that consists of digits alone, or that
+// WordPress keeps for its feeds. WordPress reports no error. It does not do so for drafts.
 func (wp *wordPress) makeUnique(id string, post map[string]any) string {
 	slug := fmt.Sprint(post["slug"])
 	if post["status"] == "draft" || post["status"] == "trash" {
@@ -160,16 +170,19 @@ func (wp *wordPress) makeUnique(id string, post map[string]any) string {
 	if wp.rename != nil && !strings.HasSuffix(slug, "-2") {
 		return wp.storedSlug(slug)
 	}
+
 	for n := 1; ; n++ {
 		candidate := slug
 		if n > 1 {
 			candidate = fmt.Sprintf("%s-%d", slug, n)
 		}
+
 		taken := n == 1 && (digitsAlone.MatchString(slug) || slug == "rss")
 		for other, p := range wp.posts {
 			sharesSlugs := kindOf(post) != "" || kindOf(p) == ""
 			taken = taken || other != id && sharesSlugs && p["slug"] == candidate
 		}
+
 		if !taken {
 			return candidate
 		}
@@ -191,7 +204,8 @@ func openWordPress(t *testing.T, wp *wordPress, password string) *recipe {
 		t,
 		"wordpress",
 		wp,
-		map[string]string{"WORDPRESS_URL": "", "WORDPRESS_USER": "weir", "WORDPRESS_PASSWORD": password},
+		map[string]string{"WORDPRESS_URL": "", "WORDPRESS_USER": "weir",
+			"WORDPRESS_PASSWORD": password},
 	)
 }
 
@@ -205,21 +219,29 @@ func TestRecipe_WordPress(t *testing.T) {
 			t.Fatalf("got %+v, want the outcome delivered", got)
 		}
 	}
-	want := map[string]any{"slug": "harbour-opens", "title": `The harbour opens & the "old" quay stays`,
-		"content": "<p>From Monday on.</p><p>More <b>soon</b>.<br/></p>", "date_gmt": "2026-01-31T08:00:00",
-		"status": "publish"}
+
+	want := map[string]any{"slug": "harbour-opens",
+		"title":    `The harbour opens & the "old" quay stays`,
+		"content":  "<p>From Monday on.</p><p>More <b>soon</b>.<br/></p>",
+		"date_gmt": "2026-01-31T08:00:00",
+		"status":   "publish"}
 	if len(wp.posts) != 1 || fmt.Sprint(wp.posts["3"]) != fmt.Sprint(want) {
 		t.Errorf("got the posts %v, want one post %v", wp.posts, want)
 	}
-	if got := strings.Join(wp.requests, "\n"); !strings.Contains(got, "POST /wp-json/wp/v2/posts?_fields=id,slug\n"+
-		"PUT /wp-json/wp/v2/posts/3?_fields=id,slug\n") ||
+
+	if got := strings.Join(wp.requests, "\n"); !strings.Contains(got,
+		"POST /wp-json/wp/v2/posts?_fields=id,slug\n"+
+			"PUT /wp-json/wp/v2/posts/3?_fields=id,slug\n") ||
 		!strings.HasSuffix(got, "PUT /wp-json/wp/v2/posts/3?_fields=id,slug") {
 		t.Errorf("got the requests\n%s\nwant the POST of the post, the PUT that publishes it, and the PUT of the "+
 			"update last", got)
 	}
+
 	for range 2 {
-		if got := r.sendBody(r.readSample("delete.xml")); got.Outcome != weir.OutcomeDelivered || len(wp.posts) != 0 {
-			t.Errorf("delete: got %+v and the posts %v, want the outcome delivered and no post", got, wp.posts)
+		if got := r.sendBody(r.readSample("delete.xml")); got.Outcome != weir.OutcomeDelivered ||
+			len(wp.posts) != 0 {
+			t.Errorf("delete: got %+v and the posts %v, want the outcome delivered and no post",
+				got, wp.posts)
 		}
 	}
 }
@@ -235,23 +257,28 @@ func TestRecipe_WordPressRefusals(t *testing.T) {
 		posts    int
 	}{
 		"DigitsAlone": {
-			newWordPress(), "8888", "abcd efgh", weir.OutcomeRejected, "WordPress changes a slug of digits alone: 8888",
+			newWordPress(), "8888", "abcd efgh", weir.OutcomeRejected,
+			"WordPress changes a slug of digits alone: 8888",
 			0,
 		},
-		"NotASlug": {newWordPress(), "Ünser Text", "abcd efgh", weir.OutcomeRejected, "write unser-text", 0},
+		"NotASlug": {newWordPress(), "Ünser Text", "abcd efgh", weir.OutcomeRejected,
+			"write unser-text", 0},
 		"WrongPassword": {
-			newWordPress(), "news-1", "wrong", weir.OutcomeUnavailable, "WordPress does not know the user", 0,
+			newWordPress(), "news-1", "wrong", weir.OutcomeUnavailable,
+			"WordPress does not know the user", 0,
 		},
 		"DatabaseAway": {
 			&wordPress{isAway: true}, "news-1", "abcd efgh", weir.OutcomeUnavailable,
 			"WordPress cannot reach its database", 0,
 		},
 		"NotAllowedToSee": {
-			&wordPress{posts: map[string]map[string]any{"1": {"slug": "news-1"}}, hidden: true}, "news-1", "abcd efgh",
+			&wordPress{posts: map[string]map[string]any{"1": {"slug": "news-1"}}, hidden: true},
+			"news-1", "abcd efgh",
 			weir.OutcomeUnavailable, "the user may not see it", 1,
 		},
 		"TwiceThere": {
-			newWordPress("news-1", "news-1"), "news-1", "abcd efgh", weir.OutcomeRejected, "is there 2 times", 2,
+			newWordPress("news-1", "news-1"), "news-1", "abcd efgh", weir.OutcomeRejected,
+			"is there 2 times", 2,
 		},
 		"Feed": {
 			newWordPress(), "rss", "abcd efgh", weir.OutcomeRejected,
@@ -265,16 +292,17 @@ func TestRecipe_WordPressRefusals(t *testing.T) {
 				c.wp,
 				c.password,
 			).sendBody(`<article slug="` + c.slug + `" version="1"><title>A</title></article>`)
-			if got.Outcome != c.want || !strings.Contains(got.Reason, c.reason) || len(c.wp.posts) != c.posts {
-				t.Errorf("got %+v and %d posts, want %s with %q and %d posts", got, len(c.wp.posts), c.want, c.reason,
-					c.posts)
+			if got.Outcome != c.want || !strings.Contains(got.Reason, c.reason) ||
+				len(c.wp.posts) != c.posts {
+				t.Errorf("got %+v and %d posts, want %s with %q and %d posts", got, len(c.wp.posts),
+					c.want, c.reason, c.posts)
 			}
 		})
 	}
 }
 
-// Another program can take the slug between the look-up and the create. A post and an image can have the same slug only
-// if the image was there first, and no look-up of images finds a post.
+// Another program can take the slug between the look-up and the create. A post and an image can
+// have the same slug only if the image was there first, and no look-up of images finds a post.
 func TestRecipe_WordPressSlugIsTaken(t *testing.T) {
 	t.Parallel()
 	wp := newWordPress("harbour-opens", "harbour-at-dawn")
@@ -283,10 +311,12 @@ func TestRecipe_WordPressSlugIsTaken(t *testing.T) {
 	for range 2 {
 		wp.blind = 1
 		checkResult(t, r.sendBody(r.readSample("article.xml")), weir.OutcomeRejected,
-			"WordPress made harbour-opens-2 of the slug harbour-opens: another post has it", "find create undo")
+			"WordPress made harbour-opens-2 of the slug harbour-opens: another post has it",
+			"find create undo")
 		checkResult(t, r.sendBody(r.readSample("image.xml")), weir.OutcomeRejected,
 			"WordPress made harbour-at-dawn-2 of the slug harbour-at-dawn", "find upload undo")
 	}
+
 	if got := wp.snapshot(); !maps.Equal(got, before) {
 		t.Errorf("got the posts %v, want %v as before", got, before)
 	}
@@ -301,6 +331,7 @@ func TestRecipe_WordPressRenamed(t *testing.T) {
 	if got := r.sendBody(article); got.RememberedID != "3" {
 		t.Fatalf("got %+v, want the id 3 remembered", got)
 	}
+
 	wp.posts["3"]["slug"] = "renamed"
 	checkResult(t, r.sendRemembering(article, "3"), weir.OutcomeDelivered, "", "find read update")
 	checkOneArticle(t, wp)
@@ -312,7 +343,8 @@ func TestRecipe_WordPressRenamed(t *testing.T) {
 	wp.posts["4"] = map[string]any{"slug": "harbour-opens", "status": "publish"}
 	wp.blind = 1
 	checkResult(t, r.sendRemembering(article, "3"), weir.OutcomeRejected,
-		"an editor has given the post of harbour-opens the slug renamed", "find read update restore")
+		"an editor has given the post of harbour-opens the slug renamed",
+		"find read update restore")
 	if wp.posts["3"]["slug"] != "renamed" {
 		t.Errorf("got the post %v, want the editor's slug", wp.posts["3"])
 	}

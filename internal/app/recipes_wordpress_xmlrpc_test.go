@@ -14,8 +14,9 @@ import (
 	"weir/internal/weir"
 )
 
-// wordPressCalls answers XML-RPC as WordPress 6.1 does: with status 200 to each call. A search finds a post by a
-// part of its text. A post that is deleted goes to the trash, and a post of the trash is gone.
+// wordPressCalls answers XML-RPC as WordPress 6.1 does: with status 200 to each call. A search
+// finds a post by a part of its text. A post that is deleted goes to the trash, and a post of the
+// trash is gone.
 type wordPressCalls struct {
 	liberties
 	mu    sync.Mutex
@@ -40,8 +41,8 @@ func newWordPressCalls(slugs ...string) *wordPressCalls {
 	wp := &wordPressCalls{posts: map[string]map[string]any{}}
 	for _, slug := range slugs {
 		wp.next += 2
-		wp.posts[strconv.Itoa(wp.next)] = map[string]any{"post_name": slug, "post_status": "publish",
-			"post_content": "<!-- slug=" + slug + "; -->"}
+		wp.posts[strconv.Itoa(wp.next)] = map[string]any{"post_name": slug,
+			"post_status": "publish", "post_content": "<!-- slug=" + slug + "; -->"}
 	}
 	return wp
 }
@@ -59,15 +60,18 @@ func (wp *wordPressCalls) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, newRPCFault(403, "Incorrect username or password."))
 		return
 	}
+
 	id := call.Params[3].Int
 	if call.Name != "wp.getPosts" && call.Name != "wp.newPost" && wp.posts[id] == nil {
 		fmt.Fprint(w, newRPCFault(404, "Invalid post ID."))
 		return
 	}
+
 	if call.Name == "wp.newPost" && findMember(call.Params[3], "post_title") == "refused" {
 		fmt.Fprint(w, newRPCFault(500, "Content, title, and excerpt are empty."))
 		return
 	}
+
 	fmt.Fprintf(w, "<methodResponse><params><param><value>%s</value></param></params></methodResponse>",
 		wp.execute(call.Name, id, call.Params))
 }
@@ -103,6 +107,7 @@ func (wp *wordPressCalls) execute(name, id string, params []rpcValue) string {
 			wp.posts[id]["post_status"] = "trash"
 		}
 		return "<boolean>1</boolean>"
+
 	case "wp.newPost":
 		wp.next += 2
 		id = strconv.Itoa(wp.next)
@@ -110,13 +115,15 @@ func (wp *wordPressCalls) execute(name, id string, params []rpcValue) string {
 		wp.change(id, params[3])
 		return "<string>" + id + "</string>"
 	}
+
 	wp.change(id, params[4])
 	return "<boolean>1</boolean>"
 }
 
 func showRPCPost(id string, post map[string]any) string {
 	return fmt.Sprintf("<struct><member><name>post_id</name><value><string>%s</string></value></member><member>"+
-		"<name>post_name</name><value><string>%s</string></value></member></struct>", id, post["post_name"])
+		"<name>post_name</name><value><string>%s</string></value></member></struct>", id,
+		post["post_name"])
 }
 
 // search returns the first two posts whose text contains the text that is searched.
@@ -131,28 +138,34 @@ func (wp *wordPressCalls) search(filter rpcValue) string {
 			slug := strings.TrimSuffix(strings.TrimPrefix(asked, "slug="), ";")
 			isFound = wp.finds(post["post_name"], slug)
 		}
+
 		if isFound && post["post_status"] != "trash" && len(found) < 2 {
 			found = append(found, "<value>"+showRPCPost(id, post)+"</value>")
 		}
 	}
+
 	return "<array><data>" + strings.Join(found, "") + "</data></array>"
 }
 
-// change stores the fields of a call. WordPress makes the slug of a post unique, except that of a draft.
+// change stores the fields of a call. WordPress makes the slug of a post unique, except that of a
+// draft.
 func (wp *wordPressCalls) change(id string, content rpcValue) {
 	post := wp.posts[id]
 	for _, member := range content.Members {
 		post[member.Name] = member.Value.String
 	}
+
 	slug := wp.storedSlug(post["post_name"])
 	if strings.HasSuffix(fmt.Sprint(post["post_name"]), "-2") {
 		slug = fmt.Sprint(post["post_name"])
 	}
+
 	for other, p := range wp.posts {
 		if other != id && p["post_name"] == slug {
 			slug += "-2"
 		}
 	}
+
 	post["post_name"] = slug
 	if post["post_status"] == "publish" {
 		wp.recordPublished(slug)
@@ -170,8 +183,9 @@ func (wp *wordPressCalls) snapshot() map[string]string { return printItems(wp.po
 
 func openWordPressCalls(t *testing.T, wp http.Handler) *recipe {
 	t.Helper()
-	return openRecipe(t, "wordpress-xmlrpc", wp, map[string]string{"WORDPRESS_URL": "", "WORDPRESS_USER": "weir",
-		"WORDPRESS_PASSWORD": "abcd efgh"})
+	return openRecipe(t, "wordpress-xmlrpc", wp,
+		map[string]string{"WORDPRESS_URL": "", "WORDPRESS_USER": "weir",
+			"WORDPRESS_PASSWORD": "abcd efgh"})
 }
 
 func TestRecipe_WordPressCalls(t *testing.T) {
@@ -182,24 +196,28 @@ func TestRecipe_WordPressCalls(t *testing.T) {
 	checkResult(t, r.sendBody(article), weir.OutcomeDelivered, "", "find create check publish")
 	checkResult(t, r.sendBody(article), weir.OutcomeDelivered, "", "find update")
 	checkOneArticle(t, wp)
-	if got := wp.listPublished(); slices.ContainsFunc(got, func(slug string) bool { return slug != "harbour-opens" }) {
+
+	if got := wp.listPublished(); slices.ContainsFunc(got,
+		func(slug string) bool { return slug != "harbour-opens" }) {
 		t.Errorf("got %v published, want only harbour-opens", got)
 	}
 
 	wp.posts["2"]["post_name"] = "renamed"
 	checkResult(t, r.sendBody(article), weir.OutcomeRejected, "has another slug", "find")
-	checkResult(t, r.sendBody(r.readSample("delete.xml")), weir.OutcomeRejected, "has another slug", "find")
+	checkResult(t, r.sendBody(r.readSample("delete.xml")), weir.OutcomeRejected,
+		"has another slug", "find")
 	wp.posts["2"]["post_name"] = "harbour-opens"
 	checkResult(t, r.sendBody(r.readSample("delete.xml")), weir.OutcomeDelivered, "", "find remove")
 	checkResult(t, r.sendBody(r.readSample("delete.xml")), weir.OutcomeDelivered, "", "find")
 }
 
-// A post without the mark has the slug. The recipe removes the post that WordPress made of it, also from the trash, so
-// that no replay adds one.
+// A post without the mark has the slug. The recipe removes the post that WordPress made of it, also
+// from the trash, so that no replay adds one.
 func TestRecipe_WordPressCallsSlugIsTaken(t *testing.T) {
 	t.Parallel()
 	wp := newWordPressCalls()
-	wp.posts["1"] = map[string]any{"post_name": "harbour-opens", "post_status": "publish", "post_content": "by hand"}
+	wp.posts["1"] = map[string]any{"post_name": "harbour-opens", "post_status": "publish",
+		"post_content": "by hand"}
 	before := wp.snapshot()
 	r := openWordPressCalls(t, wp)
 	for range 2 {
@@ -210,6 +228,7 @@ func TestRecipe_WordPressCallsSlugIsTaken(t *testing.T) {
 			t.Errorf("got the posts %v, want %v as before", got, before)
 		}
 	}
+
 	if got := wp.listPublished(); len(got) != 0 {
 		t.Errorf("got %v published, want none", got)
 	}
@@ -219,14 +238,15 @@ func TestRecipe_WordPressCallsFaults(t *testing.T) {
 	t.Parallel()
 	wp := newWordPressCalls()
 	r := openWordPressCalls(t, wp)
-	checkResult(t, r.sendBody(`<article slug="a" version="1"><title>refused</title></article>`), weir.OutcomeRejected,
-		"create: 200: Content, title, and excerpt are empty.", "find create")
+	checkResult(t, r.sendBody(`<article slug="a" version="1"><title>refused</title></article>`),
+		weir.OutcomeRejected, "create: 200: Content, title, and excerpt are empty.", "find create")
 	if len(wp.posts) != 0 {
 		t.Errorf("got the posts %v, want none", wp.posts)
 	}
 
-	r = openRecipe(t, "wordpress-xmlrpc", wp, map[string]string{"WORDPRESS_URL": "", "WORDPRESS_USER": "weir",
-		"WORDPRESS_PASSWORD": "another"})
+	r = openRecipe(t, "wordpress-xmlrpc", wp,
+		map[string]string{"WORDPRESS_URL": "", "WORDPRESS_USER": "weir",
+			"WORDPRESS_PASSWORD": "another"})
 	got := r.sendBody(r.readSample("article.xml"))
 	checkResult(t, got, weir.OutcomeUnavailable, "Incorrect username or password.", "find")
 	if !got.Refused {

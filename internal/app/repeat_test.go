@@ -59,10 +59,12 @@ func newRepeatingHost(t *testing.T) *repeatingHost {
 			http.Error(w, "this is bad", http.StatusUnprocessableEntity)
 		}
 	}))
+
 	t.Cleanup(cms.Close)
 	h := &repeatingHost{t: t, account: memoryAccount{memory.New(time.Now)}, cms: cms}
 	h.startProcess()
 	t.Cleanup(func() { h.end() })
+
 	return h
 }
 
@@ -74,19 +76,22 @@ func (h *repeatingHost) startProcess() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
+
 	a.account = h.account
-	store := &lane.Store{Table: h.account.Table(), Bodies: h.account.Bodies(), Lanes: 1, Now: time.Now}
+	store := &lane.Store{Table: h.account.Table(), Bodies: h.account.Bodies(), Lanes: 1,
+		Now: time.Now}
 	if err := store.Open(h.t.Context()); err != nil {
 		h.t.Fatal(err)
 	}
+
 	h.store = store
 	ctx, stop := context.WithCancel(context.WithoutCancel(h.t.Context()))
 	r := newServerRunning(ctx, a, store, nil, func() {})
 	h.process = r
 	h.end = func() {
 		stop()
-		err := errors.Join(r.closeBackground(context.Background()), r.closeWork(context.Background()),
-			r.closeRecords(context.Background()))
+		err := errors.Join(r.closeBackground(context.Background()),
+			r.closeWork(context.Background()), r.closeRecords(context.Background()))
 		if err != nil {
 			h.t.Error(err)
 		}
@@ -113,10 +118,12 @@ func (h *repeatingHost) call(id, method, address, body string, headers ...string
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
+
 	w := httptest.NewRecorder()
 	h.process.handler.ServeHTTP(w, r)
 	a := answer{status: w.Code, text: w.Body.String()}
 	_ = json.Unmarshal(w.Body.Bytes(), &a.body)
+
 	return a
 }
 
@@ -128,12 +135,14 @@ func (h *repeatingHost) must(method, address, body string, headers ...string) st
 	if a.status >= 300 {
 		h.t.Fatalf("%s %s: got %d %s, want a success", method, address, a.status, a.text)
 	}
+
 	id, _ := a.body["id"].(string)
+
 	return id
 }
 
-// awaitHolder waits until the holder has granted or refused all requests. Before that, the effect of a call that acts
-// again cannot be seen.
+// awaitHolder waits until the holder has granted or refused all requests. Before that, the effect
+// of a call that acts again cannot be seen.
 func (h *repeatingHost) awaitHolder() {
 	h.t.Helper()
 	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
@@ -141,6 +150,7 @@ func (h *repeatingHost) awaitHolder() {
 		if err == nil && len(open) == 0 {
 			return
 		}
+
 		if time.Since(began) > 20*time.Second {
 			h.t.Fatalf("got the open requests %v, %v after 20 s, want none", open, err)
 		}
@@ -155,16 +165,18 @@ func (h *repeatingHost) await(address string, holds func(map[string]any) bool) m
 		if a.status == 200 && holds(a.body) {
 			return a.body
 		}
+
 		if time.Since(began) > 20*time.Second {
-			h.t.Fatalf("%s: got %d %s after 20 s, want the condition to hold", address, a.status, a.text)
+			h.t.Fatalf("%s: got %d %s after 20 s, want the condition to hold", address,
+				a.status, a.text)
 		}
 	}
 }
 
 func (h *repeatingHost) postScheduled() string {
 	h.t.Helper()
-	return h.must("POST", "/api/messages", `<article path="/later"/>`, "Content-Type", "application/xml",
-		"Weir-Deliver-After", "1h")
+	return h.must("POST", "/api/messages", `<article path="/later"/>`, "Content-Type",
+		"application/xml", "Weir-Deliver-After", "1h")
 }
 
 func (h *repeatingHost) postDead(path string) string {
@@ -178,7 +190,8 @@ func (h *repeatingHost) postDead(path string) string {
 func (h *repeatingHost) putSchedule(name string, isPaused bool) {
 	h.t.Helper()
 	h.must("PUT", "/api/schedules/"+name, fmt.Sprintf(`{"cron":"@yearly","paused":%t,`+
-		`"message":"<article path=\"/s\">{{.Run}} {{.DueAt}}</article>"}`, isPaused), "Content-Type",
+		`"message":"<article path=\"/s\">{{.Run}} {{.DueAt}}</article>"}`, isPaused),
+		"Content-Type",
 		"application/json")
 }
 
@@ -189,8 +202,9 @@ func (h *repeatingHost) countMessages() float64 {
 	return totals["accepted"].(float64)
 }
 
-// repeatedCalls has each operation whose body may be empty: a proxying host sends such a request again if the handler
-// ends before it answers. Each case prepares a state and returns the address to call, and a check of the effect.
+// repeatedCalls has each operation whose body may be empty: a proxying host sends such a request
+// again if the handler ends before it answers. Each case prepares a state and returns the address
+// to call, and a check of the effect.
 var repeatedCalls = map[string]func(h *repeatingHost) (address string, check func() string){
 	"DELETE /api/messages/{id}":      cancelTwice("/api/messages/%s"),
 	"POST /api/messages/{id}/cancel": cancelTwice("/api/messages/%s/cancel"),
@@ -207,7 +221,8 @@ var repeatedCalls = map[string]func(h *repeatingHost) (address string, check fun
 	"POST /api/messages/{id}/discard": func(h *repeatingHost) (string, func() string) {
 		id := h.postDead("/discarded")
 		return "/api/messages/" + id + "/discard?reason=r", func() string {
-			h.await("/api/messages/"+id, func(m map[string]any) bool { return m["stage"] == "discarded" })
+			h.await("/api/messages/"+id,
+				func(m map[string]any) bool { return m["stage"] == "discarded" })
 			return "discarded"
 		}
 	},
@@ -218,7 +233,8 @@ var repeatedCalls = map[string]func(h *repeatingHost) (address string, check fun
 	"POST /api/messages/{id}/erase": func(h *repeatingHost) (string, func() string) {
 		id := h.postDead("/erased")
 		return "/api/messages/" + id + "/erase", func() string {
-			h.await("/api/messages/"+id, func(m map[string]any) bool { return m["erasedAt"] != nil })
+			h.await("/api/messages/"+id,
+				func(m map[string]any) bool { return m["erasedAt"] != nil })
 			return "erased"
 		}
 	},
@@ -227,14 +243,16 @@ var repeatedCalls = map[string]func(h *repeatingHost) (address string, check fun
 		for i := range 2000 {
 			fmt.Fprintf(&parts, `<article path="/b/%d"/>`, i)
 		}
-		id := h.must("POST", "/api/batches?split=/f/article", "<f>"+parts.String()+"</f>", "Content-Type",
-			"application/xml")
+
+		id := h.must("POST", "/api/batches?split=/f/article", "<f>"+parts.String()+"</f>",
+			"Content-Type", "application/xml")
 		return "/api/batches/" + id, func() string { return "asked" }
 	},
 	"DELETE /api/replays/{id}": func(h *repeatingHost) (string, func() string) {
 		h.postDead("/bulk/1")
 		h.postDead("/bulk/2")
-		id := h.must("POST", "/api/replays", `{"filter":{},"ratePerMinute":1}`, "Content-Type", "application/json")
+		id := h.must("POST", "/api/replays", `{"filter":{},"ratePerMinute":1}`, "Content-Type",
+			"application/json")
 		return "/api/replays/" + id, func() string {
 			return fmt.Sprint(h.call("read", "GET", "/api/replays/"+id, "").body["state"])
 		}
@@ -242,7 +260,8 @@ var repeatedCalls = map[string]func(h *repeatingHost) (address string, check fun
 	"POST /api/schedules/{name}/run": func(h *repeatingHost) (string, func() string) {
 		h.putSchedule("run", false)
 		before := h.countMessages()
-		return "/api/schedules/run/run", func() string { return fmt.Sprint("messages ", h.countMessages()-before) }
+		return "/api/schedules/run/run",
+			func() string { return fmt.Sprint("messages ", h.countMessages()-before) }
 	},
 	"POST /api/schedules/{name}/pause": func(h *repeatingHost) (string, func() string) {
 		h.putSchedule("pause", false)
@@ -284,21 +303,24 @@ var oneEffect = map[string]string{
 	"POST /api/schedules/{name}/resume": "false", "DELETE /api/schedules/{name}": "404",
 }
 
-// isSameAnswer reports whether two answers tell a caller the same: both are successes, about the same thing.
+// isSameAnswer reports whether two answers tell a caller the same: both are successes, about the
+// same thing.
 func isSameAnswer(a, b answer) bool {
 	if a.status >= 300 || b.status >= 300 {
 		return false
 	}
+
 	for _, name := range []string{"id", "run", "name", "deleted", "sequence"} {
 		if fmt.Sprint(a.body[name]) != fmt.Sprint(b.body[name]) {
 			return false
 		}
 	}
+
 	return true
 }
 
-// The host sends a request twice, with the same invocation id: at the same moment, or again after the handler has ended
-// before it answered. The request acts once, and both answers are the same.
+// The host sends a request twice, with the same invocation id: at the same moment, or again after
+// the handler has ended before it answered. The request acts once, and both answers are the same.
 func TestRepeatedCalls_ActOnce(t *testing.T) {
 	t.Parallel()
 	for operation, prepare := range repeatedCalls {
@@ -312,10 +334,12 @@ func TestRepeatedCalls_ActOnce(t *testing.T) {
 			for i := range answers {
 				both.Go(func() { answers[i] = h.call("one-call", method, address, "") })
 			}
+
 			both.Wait()
 			h.awaitHolder()
 			h.report(operation, answers[0], answers[1], check())
 		})
+
 		t.Run(strings.ReplaceAll(operation, "/", "_")+"/AfterAKill", func(t *testing.T) {
 			t.Parallel()
 			h := newRepeatingHost(t)
@@ -324,6 +348,7 @@ func TestRepeatedCalls_ActOnce(t *testing.T) {
 			if operation == "POST /api/messages/{id}/replay" {
 				check() // the replay is over, and the message dead again
 			}
+
 			h.replaceProcess()
 			second := h.call("one-call", method, address, "")
 			h.awaitHolder()
@@ -335,9 +360,10 @@ func TestRepeatedCalls_ActOnce(t *testing.T) {
 func (h *repeatingHost) report(operation string, first, second answer, effect string) {
 	h.t.Helper()
 	if !isSameAnswer(first, second) {
-		h.t.Errorf("got %d %s and %d %s, want the same success twice", first.status, first.text, second.status,
-			second.text)
+		h.t.Errorf("got %d %s and %d %s, want the same success twice", first.status, first.text,
+			second.status, second.text)
 	}
+
 	if effect != oneEffect[operation] {
 		h.t.Errorf("got the effect %q, want %q", effect, oneEffect[operation])
 	}
@@ -353,35 +379,45 @@ func TestRepeatedCalls_AnotherCallActsAgain(t *testing.T) {
 			t.Fatalf("got %d %s, want 202", a.status, a.text)
 		}
 	}
-	if a := h.call("c", http.MethodPost, address, "", "Idempotency-Key", "k"); a.status != http.StatusAccepted {
+
+	if a := h.call("c", http.MethodPost, address, "", "Idempotency-Key", "k"); a.status !=
+		http.StatusAccepted {
 		t.Fatalf("got %d %s, want 202", a.status, a.text)
 	}
-	if a := h.call("d", http.MethodPost, address, "", "Idempotency-Key", "k"); a.status != http.StatusAccepted {
+
+	if a := h.call("d", http.MethodPost, address, "", "Idempotency-Key", "k"); a.status !=
+		http.StatusAccepted {
 		t.Fatalf("got %d %s, want 202", a.status, a.text)
 	}
+
 	if got := check(); got != "messages 3" {
 		t.Errorf("got the effect %q of the calls a, b and k, want 3 messages", got)
 	}
 }
 
-// Each operation that changes something and has no body in the description is in the list of repeated calls.
+// Each operation that changes something and has no body in the description is in the list of
+// repeated calls.
 func TestRepeatedCalls_AreAllOperationsWithoutABody(t *testing.T) {
 	t.Parallel()
 	document, err := openapitest.Read(openapi.Document)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var want []string
 	for _, operation := range document.Operations() {
 		method, _, _ := strings.Cut(operation, " ")
-		if (method == http.MethodPost || method == http.MethodDelete) && !document.HasBody(operation) {
+		if (method == http.MethodPost || method == http.MethodDelete) &&
+			!document.HasBody(operation) {
 			want = append(want, operation)
 		}
 	}
+
 	var got []string
 	for operation := range repeatedCalls {
 		got = append(got, operation)
 	}
+
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {

@@ -45,11 +45,12 @@ var (
 	remove    = []string{http.MethodDelete}
 )
 
-// listRoutes returns all routes of a server. The host sends requests of HTTP triggers to paths below /api. It calls the
-// other functions with POST /<function>.
+// listRoutes returns all routes of a server. The host sends requests of HTTP triggers to paths
+// below /api. It calls the other functions with POST /<function>.
 //
-// A message can be cancelled by two routes. DELETE needs the key of the function "cancel". POST needs the key of the
-// function "write", because the operator's page makes all changes with that key.
+// A message can be cancelled by two routes. DELETE needs the key of the function "cancel". POST
+// needs the key of the function "write", because the operator's page makes all changes with that
+// key.
 func (r *running) listRoutes() []route {
 	s, log, now, waker := &r.settings, r.log, time.Now, r.waker
 	maxBody, lanes, laneOf := int64(s.MaxBody), s.Lanes, r.store.LaneOf
@@ -64,17 +65,21 @@ func (r *running) listRoutes() []route {
 	jobs := readOnly(&view.Replays{Jobs: r.replays, Now: now, Logger: log})
 	batched := &batches.Function{Batches: r.batches, Upstreams: r.upstreams, Memory: intake,
 		Observer: submissions{r.instruments, history.WayBatch}, Logger: log}
-	poisoned := &poison.Function{Tickets: r.tickets, Lanes: lanes, Observer: r.instruments, Logger: log}
+	poisoned := &poison.Function{Tickets: r.tickets, Lanes: lanes, Observer: r.instruments,
+		Logger: log}
 	described := &openapi.Function{IsHidden: !s.OpenAPI, Logger: log}
 	checks := health.New(r.healthChecks(), now)
 	table := []route{
 		{post, "/api/messages", "receive", r.newReceiver(intake)},
 		{post, "/api/validate", "validate", readOnly(&validate.Function{Contracts: r.contracts,
-			Headers: r.newFiler(r.appender, r.upstreams), Intake: checked, MaxBody: maxBody, Now: now, Logger: log})},
+			Headers: r.newFiler(r.appender, r.upstreams), Intake: checked, MaxBody: maxBody,
+			Now: now, Logger: log})},
 		{get, "/api/messages", "view", readOnly(&view.Messages{Source: r.overview, Lanes: lanes,
-			ShownNames: s.shownNames(), HasUpstreams: len(s.Upstreams) > 0, Now: now, Logger: log})},
+			ShownNames: s.shownNames(), HasUpstreams: len(s.Upstreams) > 0, Now: now,
+			Logger: log})},
 		{get, "/api/scheduled", "view", readOnly(&view.Scheduled{Source: r.overview, Lanes: lanes,
-			ShownNames: s.shownNames(), HasUpstreams: len(s.Upstreams) > 0, Now: now, Logger: log})},
+			ShownNames: s.shownNames(), HasUpstreams: len(s.Upstreams) > 0, Now: now,
+			Logger: log})},
 		{get, "/api/batches", "view", readOnly(batched.List())},
 		{post, "/api/batches", "batches", toTheEnd(batched.Post())},
 		{get, "/api/batches/{id}", "status", readOnly(batched.Get())},
@@ -82,22 +87,25 @@ func (r *running) listRoutes() []route {
 		{get, "/api/messages/{id}", "status", readOnly(&status.Function{Log: messages,
 			Forecaster: r.overview, Past: pastOf{r.history}, Logger: log})},
 		{remove, "/api/messages/{id}", "cancel", cancelOne},
-		{patch, "/api/messages/{id}", "move", toTheEnd(&move.Function{Log: requests, Waker: waker, Logger: log})},
-		{get, "/api/messages/{id}/body", "view", readOnly(reads.Limit(log, &view.Body{Bodies: r.bodies,
-			Logger: log}))},
-		{get, "/api/messages/{id}/attempts", "view", readOnly(&view.Attempts{Source: messages, Logger: log})},
-		{get, "/api/messages/{id}/difference", "view", readOnly(&view.Difference{Bodies: r.bodies, Turns: turns,
-			Logger: log})},
+		{patch, "/api/messages/{id}", "move",
+			toTheEnd(&move.Function{Log: requests, Waker: waker, Logger: log})},
+		{get, "/api/messages/{id}/body", "view",
+			readOnly(reads.Limit(log, &view.Body{Bodies: r.bodies, Logger: log}))},
+		{get, "/api/messages/{id}/attempts", "view",
+			readOnly(&view.Attempts{Source: messages, Logger: log})},
+		{get, "/api/messages/{id}/difference", "view",
+			readOnly(&view.Difference{Bodies: r.bodies, Turns: turns, Logger: log})},
 		{post, "/api/messages/{id}/cancel", "write", cancelOne},
-		{post, "/api/messages/{id}/replay", "write", toTheEnd(&write.Replay{Log: requests, Waker: waker,
-			Logger: log})},
-		{post, "/api/messages/{id}/edit", "write", toTheEnd(&write.Edit{Contracts: r.contracts, Messages: messages,
-			Log: requests, Waker: waker, Intake: corrected, MaxBody: maxBody, Logger: log})},
-		{post, "/api/messages/{id}/reveal", "write", toTheEnd(reads.Limit(log, &write.Reveal{Bodies: messages,
-			Logger: log}))},
+		{post, "/api/messages/{id}/replay", "write",
+			toTheEnd(&write.Replay{Log: requests, Waker: waker, Logger: log})},
+		{post, "/api/messages/{id}/edit", "write",
+			toTheEnd(&write.Edit{Contracts: r.contracts, Messages: messages,
+				Log: requests, Waker: waker, Intake: corrected, MaxBody: maxBody, Logger: log})},
+		{post, "/api/messages/{id}/reveal", "write",
+			toTheEnd(reads.Limit(log, &write.Reveal{Bodies: messages, Logger: log}))},
 		{post, "/api/messages/{id}/erase", "write", toTheEnd(r.newErase())},
-		{post, "/api/messages/{id}/discard", "write", toTheEnd(&write.Discard{Log: requests, Waker: waker,
-			Logger: log})},
+		{post, "/api/messages/{id}/discard", "write",
+			toTheEnd(&write.Discard{Log: requests, Waker: waker, Logger: log})},
 		{post, "/api/discards", "write", toTheEnd(&write.Discards{
 			Log: bulk.Changer{Store: r.store}, Waker: waker, Lanes: lanes,
 			Now: now, Logger: log})},
@@ -108,27 +116,36 @@ func (r *running) listRoutes() []route {
 		{get, "/api/lanes", "view", readOnly(&view.Lanes{Source: r.overview, Calendar: r.calendar,
 			Now: now, Logger: log})},
 		{get, "/api/lanes/{lane}", "view", readOnly(&view.Lane{Source: r.overview, Logger: log})},
-		{get, "/api/history", "view", readOnly(&view.History{Source: r.history, Lanes: lanes, Logger: log})},
-		{get, "/api/errors", "view", readOnly(&view.Errors{Source: r.overview, Now: now, Logger: log})},
+		{get, "/api/history", "view",
+			readOnly(&view.History{Source: r.history, Lanes: lanes, Logger: log})},
+		{get, "/api/errors", "view",
+			readOnly(&view.Errors{Source: r.overview, Now: now, Logger: log})},
 		{get, "/api/audit", "view", readOnly(&view.Audit{Reader: r.audit, Now: now, Logger: log})},
 		{get, "/api/pauses", "view", readOnly(&view.Pauses{Reader: pauses, Calendar: r.calendar,
 			Now: now, Logger: log})},
 		{post, "/api/pause", "write", toTheEnd(&write.Pause{Pauser: pauses,
-			NameAuthor: r.newAuditWrapper().AuthorOf, Lanes: lanes, LaneOf: laneOf, Now: now, Logger: log})},
-		{post, "/api/resume", "write", toTheEnd(&write.Resume{Pauser: pauses, Waker: waker, Lanes: lanes,
-			LaneOf: laneOf, Logger: log})},
-		{get, "/api/versions", "view", readOnly(&view.Versions{Reader: messages, Contracts: s.supersedingContracts(),
-			LaneOf: laneOf, Logger: log})},
-		{post, "/api/versions/forget", "write", toTheEnd(&write.ForgetVersion{Log: requests, Waker: waker,
-			LaneOf: laneOf, Logger: log})},
-		{get, "/api/remembered", "view", readOnly(&view.Remembered{Reader: messages, Contracts: s.contractNames(),
-			LaneOf: laneOf, Logger: log})},
-		{post, "/api/remembered/forget", "write", toTheEnd(&write.ForgetRemembered{Log: requests, Waker: waker,
-			LaneOf: laneOf, Logger: log})},
+			NameAuthor: r.newAuditWrapper().AuthorOf, Lanes: lanes, LaneOf: laneOf, Now: now,
+			Logger: log})},
+		{post, "/api/resume", "write",
+			toTheEnd(&write.Resume{Pauser: pauses, Waker: waker, Lanes: lanes,
+				LaneOf: laneOf, Logger: log})},
+		{get, "/api/versions", "view",
+			readOnly(&view.Versions{Reader: messages, Contracts: s.supersedingContracts(),
+				LaneOf: laneOf, Logger: log})},
+		{post, "/api/versions/forget", "write",
+			toTheEnd(&write.ForgetVersion{Log: requests, Waker: waker,
+				LaneOf: laneOf, Logger: log})},
+		{get, "/api/remembered", "view",
+			readOnly(&view.Remembered{Reader: messages, Contracts: s.contractNames(),
+				LaneOf: laneOf, Logger: log})},
+		{post, "/api/remembered/forget", "write",
+			toTheEnd(&write.ForgetRemembered{Log: requests, Waker: waker,
+				LaneOf: laneOf, Logger: log})},
 		{get, "/api/replays", "view", jobs},
 		{post, "/api/replays", "write", toTheEnd(&write.Replays{Jobs: r.replays, Logger: log})},
 		{get, "/api/replays/{id}", "view", jobs},
-		{remove, "/api/replays/{id}", "write", toTheEnd(&write.CancelReplays{Jobs: r.replays, Logger: log})},
+		{remove, "/api/replays/{id}", "write",
+			toTheEnd(&write.CancelReplays{Jobs: r.replays, Logger: log})},
 		{get, dashboard.Base, "view", pages},
 		{get, dashboard.Base + "/{rest...}", "view", pages},
 		{get, "/api/openapi.yaml", "openapi", readOnly(described.YAML())},
@@ -141,23 +158,29 @@ func (r *running) listRoutes() []route {
 		{post, "/process", "process", r.newTriggerHandler(r.newProcess(r.drainer).Handler())},
 		{post, "/poison", "poison", r.newTriggerHandler(poisoned.Handler())},
 		{post, "/inbox", "inbox", r.newTriggerHandler(r.newInboxFunction().Handler())},
-		{post, "/sweep", "sweep", r.newTriggerHandler((&sweep.Function{Sweeper: r.sweeper, Logger: log}).Handler())},
+		{post, "/sweep", "sweep",
+			r.newTriggerHandler((&sweep.Function{Sweeper: r.sweeper, Logger: log}).Handler())},
 	}
-	function := &schedules.Function{Schedules: r.schedules, Stored: messages, Contracts: r.contracts,
-		Intake: corrected, Turns: turns, MaxBody: maxBody, Now: now, Logger: log}
+
+	function := &schedules.Function{Schedules: r.schedules, Stored: messages,
+		Contracts: r.contracts,
+		Intake:    corrected, Turns: turns, MaxBody: maxBody, Now: now, Logger: log}
 	for path, h := range function.Routes() {
 		table = append(table, route{nil, "/api/schedules" + path, "schedules", limitReads(h)})
 	}
+
 	return r.auditChanges(table)
 }
 
-// newTriggerHandler returns the handler of a queue or timer function. A host that the platform is shutting down gets no
-// trigger. So each call shows the drainer that the platform is not shutting this host down.
+// newTriggerHandler returns the handler of a queue or timer function. A host that the platform is
+// shutting down gets no trigger. So each call shows the drainer that the platform is not shutting
+// this host down.
 func (r *running) newTriggerHandler(h http.Handler) http.Handler {
-	return httpio.HostCallsOnly(r.log, http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		r.permit.MarkTriggered()
-		h.ServeHTTP(w, request)
-	}))
+	return httpio.HostCallsOnly(r.log,
+		http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+			r.permit.MarkTriggered()
+			h.ServeHTTP(w, request)
+		}))
 }
 
 func (r *running) newReceiver(intake *httpio.Intake) http.Handler {
@@ -192,8 +215,10 @@ func (r *running) newInboxFunction() *inbox.Function {
 
 // newProcess returns the function for tickets. Its invocations stay with the lanes of the drainer.
 func (r *running) newProcess(drainer stay.Drainer) *process.Function {
-	return &process.Function{Answerer: &stay.Answerer{Drainer: drainer, Permit: r.permit, Tickets: r.tickets,
-		Lanes: r.settings.Lanes, Lease: time.Duration(r.settings.Lease), Now: time.Now, Logger: r.log}, Logger: r.log}
+	return &process.Function{Answerer: &stay.Answerer{Drainer: drainer, Permit: r.permit,
+		Tickets: r.tickets,
+		Lanes:   r.settings.Lanes, Lease: time.Duration(r.settings.Lease), Now: time.Now,
+		Logger: r.log}, Logger: r.log}
 }
 
 const readTimeout = 30 * time.Second
@@ -216,25 +241,28 @@ func limitReads(h http.Handler) http.Handler {
 	})
 }
 
-// newRouter returns a handler that passes requests on by path and method. The handler answers 404 to an unknown path,
-// and 405 to a method that the path does not have. The mux's patterns have no methods, for two reasons. A pattern for
-// GET would also match HEAD, which the host routes only to the function "health". And the mux itself would answer 405
-// in plain text.
+// newRouter returns a handler that passes requests on by path and method. The handler answers 404
+// to an unknown path, and 405 to a method that the path does not have. The mux's patterns have no
+// methods, for two reasons. A pattern for GET would also match HEAD, which the host routes only to
+// the function "health". And the mux itself would answer 405 in plain text.
 func newRouter(log *slog.Logger, table []route) http.Handler {
 	byPath := map[string][]route{}
 	for _, one := range table {
 		byPath[one.path] = append(byPath[one.path], one)
 	}
+
 	mux := http.NewServeMux()
 	for path, routes := range byPath {
 		mux.Handle(path, newPathHandler(log, routes))
 	}
+
 	mux.Handle("/", httpio.NotFound(log))
+
 	return httpio.RefuseCrossSite(log, mux)
 }
 
-// newPathHandler returns the handler of the routes of one path. If the path has only one route, answers with 405 are
-// also logged, under the function of that route.
+// newPathHandler returns the handler of the routes of one path. If the path has only one route,
+// answers with 405 are also logged, under the function of that route.
 func newPathHandler(log *slog.Logger, routes []route) http.Handler {
 	if len(routes) == 1 {
 		only, h := routes[0], routes[0].handler
@@ -243,11 +271,13 @@ func newPathHandler(log *slog.Logger, routes []route) http.Handler {
 		}
 		return httpio.Middleware(only.function, log, time.Now, h)
 	}
+
 	byMethod := map[string]http.Handler{}
 	for _, one := range routes {
 		for _, method := range one.methods {
 			byMethod[method] = httpio.Middleware(one.function, log, time.Now, one.handler)
 		}
 	}
+
 	return httpio.ByMethod(byMethod)
 }

@@ -23,17 +23,19 @@ import (
 	"weir/internal/upstream"
 )
 
-// running has the parts of a process that need storage. All parts are made together when storage is open.
+// running has the parts of a process that need storage. All parts are made together when storage is
+// open.
 type running struct {
 	*App
 	*pipeline
-	upkeep    *upkeep.Keeper
-	upkeepAt  time.Time // before this time this process begins no job of upkeep; zero = no limit
-	sweeper   *sweeper.Sweeper
-	audit     *audit.Log
-	proofs    *audit.Proofs
-	inbox     *inbox.Collector // nil = this process takes no files from the inbox
-	upstreams *upstream.Set    // nil = the settings name no upstreams, or the process runs the command weir poll
+	upkeep   *upkeep.Keeper
+	upkeepAt time.Time // before this time this process begins no job of upkeep; zero = no limit
+	sweeper  *sweeper.Sweeper
+	audit    *audit.Log
+	proofs   *audit.Proofs
+	inbox    *inbox.Collector // nil = this process takes no files from the inbox
+	// nil = the settings name no upstreams, or the process runs the command weir poll
+	upstreams *upstream.Set
 
 	// The following fields are nil in a process that runs the command weir poll.
 	batches  *batch.Runner
@@ -60,14 +62,15 @@ func newPollRunning(ctx context.Context, a *App, store *lane.Store, cfg pipeline
 
 func newServerRunning(ctx context.Context, a *App, store *lane.Store, permit *residence.Permit,
 	checkEpoch func()) *running {
-	r := &running{App: a, serving: ctx, checkEpoch: checkEpoch, pipeline: newPipeline(ctx, a, store, pipelineConfig{
-		sender: a.newSender(), permit: permit, ticketsOnly: a.settings.deliversByTicket()})}
+	r := &running{App: a, serving: ctx, checkEpoch: checkEpoch,
+		pipeline: newPipeline(ctx, a, store, pipelineConfig{
+			sender: a.newSender(), permit: permit, ticketsOnly: a.settings.deliversByTicket()})}
 	r.appender.OnSealed = checkEpoch
 	r.upstreams = a.newUpstreams(store.Table)
 	r.history = r.startHistory()
 	r.bodies = &redact.Bodies{Loader: store.Messages(), Contracts: r.contracts}
-	r.overview = &overview.Overview{Store: store, Rates: r.history, Calendar: a.calendar, Now: time.Now,
-		Redactor: r.bodies}
+	r.overview = &overview.Overview{Store: store, Rates: r.history, Calendar: a.calendar,
+		Now: time.Now, Redactor: r.bodies}
 	r.replays = r.newReplays()
 	r.batches = r.newBatches()
 	r.inbox = r.newInbox()
@@ -80,7 +83,9 @@ func newServerRunning(ctx context.Context, a *App, store *lane.Store, permit *re
 	if a.door != nil {
 		table = guardRoutes(a.door, table)
 	}
+
 	r.handler = newRouter(r.log, table)
+
 	return r
 }
 
@@ -90,9 +95,11 @@ func (r *running) newSweeper(waker sweeper.Waker) *sweeper.Sweeper {
 	if r.inbox != nil {
 		s.Inbox = r.inbox
 	}
+
 	if r.replays != nil {
 		s.Resume = r.resumeJobs
 	}
+
 	return s
 }
 
@@ -108,16 +115,19 @@ func (r *running) observeLane(ctx context.Context, number int, c lane.Control) {
 	if err != nil {
 		r.log.Warn("sweep: oldest not known", "lane", number, "err", err)
 	}
+
 	var age time.Duration
 	if !oldest.IsZero() {
 		age = max(0, now.Sub(oldest))
 	}
+
 	r.instruments.recorder.Waits(number, c.WaitingCount(), age)
 
 	refused, refusedErr := (&overview.Overview{Store: r.store}).ReadRefusedKeys(ctx, number, c)
 	if refusedErr != nil {
 		r.log.Warn("sweep: refused keys not known", "lane", number, "err", refusedErr)
 	}
+
 	r.instruments.recordLane(number, c, oldest, now, refused)
 	r.logPauseByCMS(number, c.Tail, refused, now)
 
@@ -127,8 +137,8 @@ func (r *running) observeLane(ctx context.Context, number int, c lane.Control) {
 	}
 }
 
-// resumeJobs starts the bulk replays and batches whose process has ended. The control rows of lane 0
-// have the markers of the bulk replays, and one query finds the batches of all lanes.
+// resumeJobs starts the bulk replays and batches whose process has ended. The control rows of lane
+// 0 have the markers of the bulk replays, and one query finds the batches of all lanes.
 func (r *running) resumeJobs(ctx context.Context, first lane.Control) {
 	r.replays.ResumeOrphans(first)
 	if err := r.batches.ResumeOrphans(ctx); err != nil {
@@ -136,23 +146,25 @@ func (r *running) resumeJobs(ctx context.Context, first lane.Control) {
 	}
 }
 
-// logPauseByCMS logs that a lane is paused because the CMS is away, or refuses a few keys. A holder logs the beginning of a pause only, and a CMS can
-// ask for a pause of an hour (Retry-After). An alert on log lines needs lines for as long as the pause lasts.
-func (r *running) logPauseByCMS(number int, t lane.Tail, refused overview.RefusedKeys, now time.Time) {
+// logPauseByCMS logs that a lane is paused because the CMS is away, or refuses a few keys. A holder
+// logs the beginning of a pause only, and a CMS can ask for a pause of an hour (Retry-After). An
+// alert on log lines needs lines for as long as the pause lasts.
+func (r *running) logPauseByCMS(number int, t lane.Tail, refused overview.RefusedKeys,
+	now time.Time) {
 	left := t.PausedUntil.Sub(now)
 	switch {
 	case left <= 0:
 	case refused.AreFew():
-		r.log.Warn("sweep: the cms refuses keys", "lane", number, "key", refused.First, "depth", refused.Count,
-			"delay_ms", left.Milliseconds(), "err", t.PauseReason)
+		r.log.Warn("sweep: the cms refuses keys", "lane", number, "key", refused.First, "depth",
+			refused.Count, "delay_ms", left.Milliseconds(), "err", t.PauseReason)
 	default:
-		r.log.Warn("sweep: lane is paused by the cms", "lane", number, "delay_ms", left.Milliseconds(),
-			"err", t.PauseReason)
+		r.log.Warn("sweep: lane is paused by the cms", "lane", number, "delay_ms",
+			left.Milliseconds(), "err", t.PauseReason)
 	}
 }
 
-// closeWork ends schedules and deliveries at the same time. Otherwise, if storage does not answer, the schedules could
-// use up the time that the drainer needs to hand its lanes over.
+// closeWork ends schedules and deliveries at the same time. Otherwise, if storage does not answer,
+// the schedules could use up the time that the drainer needs to hand its lanes over.
 func (r *running) closeWork(ctx context.Context) error {
 	return closeTogether(ctx, r.schedules.Close, r.drainer.Close)
 }
@@ -162,15 +174,17 @@ func (r *running) closeBackground(ctx context.Context) error {
 	if r.replays == nil {
 		return r.upkeep.Close(ctx)
 	}
+
 	closers := []func(context.Context) error{r.batches.Close, r.replays.Close, r.upkeep.Close}
 	if r.inbox != nil {
 		closers = append(closers, r.inbox.Close)
 	}
+
 	return closeTogether(ctx, closers...)
 }
 
-// closeRecords ends the sending of events, writes the last counters of the history, and returns unused reservations to
-// the daily quotas. Then it waits until all tickets are enqueued.
+// closeRecords ends the sending of events, writes the last counters of the history, and returns
+// unused reservations to the daily quotas. Then it waits until all tickets are enqueued.
 func (r *running) closeRecords(ctx context.Context) error {
 	err := errors.Join(r.notifier.Close(ctx), r.history.Close(ctx), r.upstreams.ReturnReserved(ctx))
 	r.tickets.Wait(ctx)
@@ -185,6 +199,7 @@ func closeTogether(ctx context.Context, closers ...func(context.Context) error) 
 	for i, closer := range closers {
 		all.Go(func() { errs[i] = panics.Catch(func() error { return closer(ctx) }) })
 	}
+
 	all.Wait()
 	return errors.Join(errs...)
 }

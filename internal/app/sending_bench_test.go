@@ -31,8 +31,11 @@ func BenchmarkSending(b *testing.B) {
 			if !found.isNone() {
 				b.Fatal(found)
 			}
-			sender, d := a.newSender(), weir.Delivery{Attempt: 1, Message: sendingMessages[0].newMessage("article")}
+
+			sender, d := a.newSender(),
+				weir.Delivery{Attempt: 1, Message: sendingMessages[0].newMessage("article")}
 			b.ReportAllocs()
+
 			for b.Loop() {
 				if r := sender.Send(b.Context(), d); r.Outcome != weir.OutcomeDelivered {
 					b.Fatalf("got %+v, want the outcome delivered", r)

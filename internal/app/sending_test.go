@@ -36,6 +36,7 @@ func TestSending_IsAsRecorded(t *testing.T) {
 		fmt.Fprintf(&got, "=== %s\n", c.name)
 		recordSending(t, &got, c)
 	}
+
 	for _, c := range wrongSendings {
 		fmt.Fprintf(&got, "=== wrong: %s\n", c.name)
 		_, err := newTestApp(t, c.text)
@@ -48,10 +49,12 @@ func TestSending_IsAsRecorded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	want, err := os.ReadFile(golden)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	compareLines(t, strings.Split(got.String(), "\n"), strings.Split(string(want), "\n"))
 }
 
@@ -65,18 +68,23 @@ func compareLines(t *testing.T, got, want []string) {
 		if i < len(got) {
 			g = got[i]
 		}
+
 		if i < len(want) {
 			w = want[i]
 		}
+
 		if strings.HasPrefix(w, "=== ") {
 			title = w
 		}
+
 		if g == w {
 			continue
 		}
+
 		if differ++; differ > most {
 			t.Fatalf("more lines differ; if this is meant, run the test with -update-sending")
 		}
+
 		t.Errorf("%s, line %d:\ngot  %s\nwant %s", title, i+1, g, w)
 	}
 }
@@ -161,12 +169,14 @@ var wrongSendings = []struct{ name, text string }{
 	{"no address", "delivery: { url: cms }\ncontracts:\n" + sendingContract + " }\n"},
 	{"host", "delivery: { url: 'http://{key}.cms/' }\ncontracts:\n" + sendingContract + " }\n"},
 	{"user", "delivery: { url: 'http://{key}@cms/' }\ncontracts:\n" + sendingContract + " }\n"},
-	{"placeholder", "delivery: { url: 'http://cms/{path}' }\ncontracts:\n" + sendingContract + " }\n"},
+	{"placeholder", "delivery: { url: 'http://cms/{path}' }\ncontracts:\n" +
+		sendingContract + " }\n"},
 	{"header", "delivery: { url: 'http://cms/', " +
 		"headers: { 'a b': c, Host: a, Content-Type: b, Weir-A: c, d: \"\\n\" } }\n" +
 		"contracts:\n" + sendingContract + " }\n"},
-	{"placeholder with steps", "delivery: { url: 'http://cms/{key}' }\ncontracts:\n" + sendingContract +
-		", steps: [ { put: /, body: message } ] }\n"},
+	{"placeholder with steps",
+		"delivery: { url: 'http://cms/{key}' }\ncontracts:\n" + sendingContract +
+			", steps: [ { put: /, body: message } ] }\n"},
 	{"success with steps", "delivery: { url: 'http://cms/' }\ncontracts:\n" + sendingContract +
 		", success: a, steps: [ { put: /, body: message } ] }\n"},
 	{"on without steps", "delivery: { url: 'http://cms/', " +
@@ -178,10 +188,10 @@ var wrongSendings = []struct{ name, text string }{
 	{"authorization twice", "delivery: { url: 'http://cms/', headers: { authorization: a }, " +
 		"signIn: { bearer: abcdef } }\n" +
 		"contracts:\n" + sendingContract + " }\n"},
-	{"success is no expression", "delivery: { url: 'http://cms/' }\ncontracts:\n" + sendingContract +
-		", success: '(' }\n"},
-	{"step and placeholder", "delivery: { url: 'http://cms/{key}' }\ncontracts:\n" + sendingContract +
-		", steps: [ { put: /, body: mesage } ] }\n"},
+	{"success is no expression",
+		"delivery: { url: 'http://cms/' }\ncontracts:\n" + sendingContract + ", success: '(' }\n"},
+	{"step and placeholder", "delivery: { url: 'http://cms/{key}' }\ncontracts:\n" +
+		sendingContract + ", steps: [ { put: /, body: mesage } ] }\n"},
 	{"sign-in", "delivery: { url: 'http://cms/{key}', signIn: { cookies: true } }\ncontracts:\n" +
 		sendingContract + " }\n"},
 }
@@ -196,6 +206,7 @@ func recordSending(t *testing.T, out *strings.Builder, c sendingCase) {
 	if err := found.settings; err != nil || found.contracts != nil || found.cms != nil {
 		t.Fatalf("%s: %v %v %v", c.name, err, found.contracts, found.cms)
 	}
+
 	sender := a.newSender()
 
 	for _, contract := range append(c.contracts, "article")[:max(1, len(c.contracts))] {
@@ -203,6 +214,7 @@ func recordSending(t *testing.T, out *strings.Builder, c sendingCase) {
 			if contract != "article" && m.name != "usual" {
 				continue
 			}
+
 			fmt.Fprintf(out, "--- message %s of %s\n", m.name, contract)
 			answers := specialAnswers[:2]
 			switch {
@@ -222,6 +234,7 @@ func recordSending(t *testing.T, out *strings.Builder, c sendingCase) {
 				if answer.isCutOff {
 					server.onRequest(cancel)
 				}
+
 				result := sender.Send(ctx, d)
 				cancel()
 				server.writeNewRequests(out)
@@ -229,6 +242,7 @@ func recordSending(t *testing.T, out *strings.Builder, c sendingCase) {
 			}
 		}
 	}
+
 	server.setAnswer(specialAnswers[0].text)
 	recordTrials(t, out, env, server)
 }
@@ -241,27 +255,34 @@ func recordTrials(t *testing.T, out *strings.Builder, env func(string) string, s
 	answer := []trial.Answer{{Status: 400, Body: "no <ok/> token=tok-of-answer hidden-value"}}
 	fromFile := trial.Answers{Steps: map[string][]trial.Answer{"request": answer, "step1": answer,
 		"known": {{Status: 200, JSON: map[string]any{"items": []any{"7"}}}}, "save": answer}}
+
 	for _, isLive := range []bool{false, true} {
 		for i, answers := range []trial.Answers{{}, fromFile} {
 			trials, err := OpenTrials(env, isLive)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			trials.RecordAnswers(func(step string, a trial.Answer) {
-				fmt.Fprintf(out, "recorded %s: %d %s\n", step, a.Status, server.hidePort(strconv.Quote(a.Body)))
+				fmt.Fprintf(out, "recorded %s: %d %s\n", step, a.Status,
+					server.hidePort(strconv.Quote(a.Body)))
 			})
+
 			got := trials.Try(t.Context(), "application/xml", []byte(body), answers)
 			for j := range got.Steps {
 				got.Steps[j].Millis = 0
 			}
+
 			text, err := json.Marshal(got)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			shown := hideTrialID(server.hidePort(string(text)))
 			fmt.Fprintf(out, "trial %d, live %v: %s\n", i, isLive, shown)
 		}
 	}
+
 	server.forgetRequests()
 }
 
@@ -295,13 +316,16 @@ func describeSending(r weir.Result) string {
 			words = append(words, word)
 		}
 	}
+
 	slices.Sort(words[2:])
 	if r.RetryAfter != 0 {
 		words = append(words, "after "+r.RetryAfter.String())
 	}
+
 	for _, s := range r.Steps {
 		words = append(words, fmt.Sprintf("[%s %d %q]", s.Name, s.Status, s.Reason))
 	}
+
 	return shortenRuns(strings.Join(words, " ") + fmt.Sprintf(" %q %q", r.Reason, r.Body))
 }
 
@@ -316,13 +340,15 @@ const sendingBody = "<article path=\"/news/ä b?\" v=\"3\">\r\n<title>A &amp; B<
 	"<secret>hidden-value</secret>\r\n</article>"
 
 var sendingMessages = []sendingMessage{
-	{"usual", 2, weir.Message{Key: "/news/ä b?", Version: "3", ContentType: "application/xml; charset=utf-8",
-		TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", TraceState: "vendor=a1",
-		Body: []byte(sendingBody)}},
+	{"usual", 2, weir.Message{Key: "/news/ä b?", Version: "3",
+		ContentType: "application/xml; charset=utf-8",
+		TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		TraceState:  "vendor=a1",
+		Body:        []byte(sendingBody)}},
 	{"of dots", 1, weir.Message{Key: "..", ContentType: "application/xml",
 		Body: []byte("<article path='..'/>")}},
-	{"of braces", 1, weir.Message{Key: "{id}/{{ key }}%41&=+", Version: "{key}", ContentType: "text/xml",
-		Body: []byte("<article path='a'/>")}},
+	{"of braces", 1, weir.Message{Key: "{id}/{{ key }}%41&=+", Version: "{key}",
+		ContentType: "text/xml", Body: []byte("<article path='a'/>")}},
 	{"replayed", 7, weir.Message{Key: "k", Version: "1", Replays: 2,
 		Body: []byte("<article path='k' v='1'/>")}},
 	{"of a long key", 1, weir.Message{Key: strings.Repeat("ü/", 300), ContentType: "text/xml",
@@ -346,7 +372,8 @@ type sendingAnswer struct {
 
 // answerText returns an answer with this body and these headers.
 func answerText(status int, body string, headers ...string) string {
-	head := strings.Join(append([]string{fmt.Sprintf("HTTP/1.1 %d words", status)}, headers...), "\r\n")
+	head := strings.Join(append([]string{fmt.Sprintf("HTTP/1.1 %d words", status)}, headers...),
+		"\r\n")
 	return fmt.Sprintf("%s\r\nContent-Length: LENGTH\r\n\r\n%s", head, body)
 }
 
@@ -369,7 +396,8 @@ var specialAnswers = []sendingAnswer{
 	{name: "longer success",
 		text: answerText(200, strings.Repeat("x", 65_532)+"<ok/>"+strings.Repeat("y", 10_000))},
 	{name: "long error",
-		text: answerText(400, strings.Repeat("x", 20_000)+"key-0f-header"+strings.Repeat("y", 60_000))},
+		text: answerText(400, strings.Repeat("x", 20_000)+"key-0f-header"+
+			strings.Repeat("y", 60_000))},
 	{name: "latin",
 		text: answerText(400, "gr\xfc\xdfe <ok/>", "Content-Type: text/plain; charset=iso-8859-1")},
 	{name: "success in UTF-16",
@@ -392,8 +420,8 @@ var specialAnswers = []sendingAnswer{
 	{name: "redirect without scheme", text: answerText(308, "moved", "Location: //sso.example/x")},
 	{name: "redirect to nothing", text: answerText(301, "moved", "Location: ")},
 	{name: "cookie",
-		text: answerText(400, "cookie-of-answer and tok-of-answer", "Set-Cookie: sid=cookie-of-answer; Path=/",
-			"X-Auth-Token: tok-of-answer")},
+		text: answerText(400, "cookie-of-answer and tok-of-answer",
+			"Set-Cookie: sid=cookie-of-answer; Path=/", "X-Auth-Token: tok-of-answer")},
 	{name: "page",
 		text: answerText(200, "<!doctype html><title>Sign in</title><p>please <ok/>",
 			"Content-Type: text/html")},
@@ -438,10 +466,12 @@ func statusAnswers() (answers []sendingAnswer) {
 	for status := 400; status <= 431; status++ {
 		statuses = append(statuses, status)
 	}
+
 	statuses = append(statuses, 440, 444, 449, 450, 451, 460, 463, 494, 495, 496, 497, 498, 499)
 	for status := 500; status <= 530; status++ {
 		statuses = append(statuses, status)
 	}
+
 	statuses = append(statuses, 561, 598, 599, 600, 700, 999)
 	for _, status := range statuses {
 		for _, body := range []string{"", "words of the CMS",
@@ -450,13 +480,17 @@ func statusAnswers() (answers []sendingAnswer) {
 			if hasNoBody && body != "" {
 				continue
 			}
+
 			text := answerText(status, body)
 			if hasNoBody {
 				text = fmt.Sprintf("HTTP/1.1 %d words\r\n\r\n", status)
 			}
-			answers = append(answers, sendingAnswer{name: fmt.Sprintf("%d %.7s", status, body), text: text})
+
+			answers = append(answers,
+				sendingAnswer{name: fmt.Sprintf("%d %.7s", status, body), text: text})
 		}
 	}
+
 	return answers
 }
 
@@ -478,6 +512,7 @@ func startRawCMS(t *testing.T) *rawCMS {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s := &rawCMS{address: listener.Addr().String()}
 	var connections sync.WaitGroup
 	t.Cleanup(connections.Wait)
@@ -492,6 +527,7 @@ func startRawCMS(t *testing.T) *rawCMS {
 			connections.Go(func() { s.serve(conn) })
 		}
 	})
+
 	return s
 }
 
@@ -518,9 +554,11 @@ func (s *rawCMS) serve(conn net.Conn) {
 		if err != nil {
 			return
 		}
+
 		if _, err := io.Copy(io.Discard, req.Body); err != nil {
 			return
 		}
+
 		text := raw.String() // the client sends the next request after the answer
 		raw.Reset()
 		if !s.answerRequest(conn, req, text) {
@@ -536,11 +574,13 @@ func (s *rawCMS) answerRequest(conn net.Conn, req *http.Request, text string) bo
 	answer, cancel := s.answer, s.cancel
 	number := len(s.requests)
 	s.mu.Unlock()
+
 	if req.URL.Path == "/token" || req.URL.Path == "/content/token" {
 		_, err := fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nX-Token: token-of-cms-%d\r\n"+
 			"Content-Length: 0\r\n\r\n", number)
 		return err == nil
 	}
+
 	answer = strings.ReplaceAll(answer, "ECHO", text)
 	_, body, _ := strings.Cut(answer, "\r\n\r\n")
 	answer = strings.Replace(answer, "LENGTH", strconv.Itoa(len(body)), 1)
@@ -549,10 +589,12 @@ func (s *rawCMS) answerRequest(conn net.Conn, req *http.Request, text string) bo
 	if _, err := io.WriteString(conn, answer); err != nil || closes {
 		return false
 	}
+
 	if waits {
 		cancel()
 		_, _ = io.Copy(io.Discard, conn) // until the client closes the connection
 	}
+
 	return !waits
 }
 
@@ -565,6 +607,7 @@ func (s *rawCMS) writeNewRequests(out *strings.Builder) {
 	for _, request := range s.requests {
 		fmt.Fprintf(&text, "> %s\n", shortenRuns(s.hidePort(strconv.Quote(request))))
 	}
+
 	s.requests = nil
 	if text.String() != s.written {
 		out.WriteString(cmp.Or(text.String(), "> none\n"))

@@ -20,7 +20,8 @@ func TestLogEnd(t *testing.T) {
 		err       error // error that ended the server
 		isRestart bool
 	}{
-		"LanesWereChanged":  {errors.Join(fmt.Errorf("%w from 2 to 5", relane.ErrChanged), nil), true},
+		"LanesWereChanged": {errors.Join(fmt.Errorf("%w from 2 to 5", relane.ErrChanged), nil),
+			true},
 		"TheTableIsGone":    {fmt.Errorf("%w: gone", lane.ErrReplaced), true},
 		"TheHostStays":      {errors.Join(residence.ErrHostStays, nil), true},
 		"TheHostIsGone":     {residence.ErrHostGone, false},
@@ -39,6 +40,7 @@ func TestLogEnd(t *testing.T) {
 			}
 		})
 	}
+
 	if err := logEnd(nil, slog.New(slog.DiscardHandler)); err != nil {
 		t.Errorf("logEnd(nil) = %v, want nil", err)
 	}

@@ -23,10 +23,11 @@ const stopTimeout = 8 * time.Second
 type Server struct {
 	*App
 	startedAt time.Time
-	host      residence.Host  // nil = no Functions host started this process
-	alone     *standalone     // stands in for a Functions host; nil = a host may call this process
-	guard     *inflight.Guard // refuses requests that have ended the process twice; nil = all requests run
-	opened    chan struct{}   // closed when storage is open and App.running is set
+	host      residence.Host // nil = no Functions host started this process
+	alone     *standalone    // stands in for a Functions host; nil = a host may call this process
+	// refuses requests that have ended the process twice; nil = all requests run
+	guard  *inflight.Guard
+	opened chan struct{} // closed when storage is open and App.running is set
 
 	epochChecks chan struct{} // each value makes watchEpoch check whether the epoch is over
 	fatal       chan error    // an error ends the server
@@ -35,12 +36,13 @@ type Server struct {
 }
 
 func newServer(a *App, startedAt time.Time) *Server {
-	return &Server{App: a, startedAt: startedAt, opened: make(chan struct{}), epochChecks: make(chan struct{}, 1),
-		fatal: make(chan error, 1)}
+	return &Server{App: a, startedAt: startedAt, opened: make(chan struct{}),
+		epochChecks: make(chan struct{}, 1), fatal: make(chan error, 1)}
 }
 
-// Run serves on the listener until ctx ends or an error ends the server. Then it stops the parts of the server. If the
-// host kills the process during the stop, other processes finish the work of this process.
+// Run serves on the listener until ctx ends or an error ends the server. Then it stops the parts of
+// the server. If the host kills the process during the stop, other processes finish the work of
+// this process.
 func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	opening, stopOpening := context.WithCancel(ctx)
 	defer stopOpening()
@@ -50,11 +52,13 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 			s.endWith(err)
 		}
 	}()
+
 	watching, stopWatching := context.WithCancel(ctx)
 	defer stopWatching()
 	if s.host != nil {
 		go s.newHostWatch(s.host).Run(watching)
 	}
+
 	server := &http.Server{Handler: s.newHandler(), ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn)}
 	serve := server.Serve
@@ -62,6 +66,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 		s.alone.configure(server)
 		serve = func(l net.Listener) error { return s.alone.serve(server, l) }
 	}
+
 	served := make(chan error, 1)
 	go func() { served <- panics.Catch(func() error { return serve(listener) }) }()
 	var err error
@@ -71,7 +76,9 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	case err = <-s.fatal:
 	case err = <-s.broken:
 	}
+
 	stopOpening()
+
 	return errors.Join(err, s.stop(ctx, server))
 }
 
@@ -83,8 +90,8 @@ func (s *Server) endWith(err error) {
 	}
 }
 
-// stop stops schedules and deliveries first, then the HTTP server, and then the parts that closeRecords closes. During
-// these three steps, closeBackground stops the background work.
+// stop stops schedules and deliveries first, then the HTTP server, and then the parts that
+// closeRecords closes. During these three steps, closeBackground stops the background work.
 func (s *Server) stop(ctx context.Context, server *http.Server) error {
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
@@ -92,6 +99,7 @@ func (s *Server) stop(ctx context.Context, server *http.Server) error {
 	if r == nil {
 		return server.Shutdown(limited)
 	}
+
 	background := make(chan error, 1)
 	go func() {
 		background <- panics.Catch(func() error { return r.closeBackground(limited) })
@@ -99,20 +107,24 @@ func (s *Server) stop(ctx context.Context, server *http.Server) error {
 	err := errors.Join(r.closeWork(limited), s.stopTriggers(limited))
 	err = errors.Join(err, server.Shutdown(limited))
 	err = errors.Join(err, r.closeRecords(limited))
+
 	return errors.Join(err, <-background)
 }
 
-// open opens storage, and starts all parts that need storage. Until storage is open, requests wait in awaitOpen. A
-// process that cannot reach storage tries again: if it ended, the host would only start it again.
+// open opens storage, and starts all parts that need storage. Until storage is open, requests wait
+// in awaitOpen. A process that cannot reach storage tries again: if it ended, the host would only
+// start it again.
 func (s *Server) open(ctx context.Context) error {
 	store, err := s.awaitStore(ctx, s.endWith)
 	if err != nil {
 		return err
 	}
+
 	var permit *residence.Permit
 	if s.host != nil {
 		permit = residence.NewPermit(time.Now)
 	}
+
 	r := newServerRunning(ctx, s.App, store, permit, s.checkEpoch)
 	s.running.Store(r)
 	close(s.opened)
@@ -121,19 +133,23 @@ func (s *Server) open(ctx context.Context) error {
 	if s.alone != nil {
 		s.startTriggers(ctx, r)
 	}
+
 	go func() {
 		err := panics.Catch(func() error { return s.PrepareStorage(ctx) })
 		if err != nil && ctx.Err() == nil {
 			s.log.Warn("handler: queues and containers not looked at", "err", err)
 		}
 	}()
+
 	if err := r.sweeper.Sweep(ctx); err != nil { // resumes the work of processes that have ended
 		s.log.Warn("handler: first sweep incomplete", "err", err)
 	}
+
 	return nil
 }
 
-// watchEpoch ends the server if the number of lanes was changed, or if the table was removed or replaced.
+// watchEpoch ends the server if the number of lanes was changed, or if the table was removed or
+// replaced.
 func (s *Server) watchEpoch(ctx context.Context, store *lane.Store) {
 	err := panics.Catch(func() error { return relane.Watch(ctx, store, s.epochChecks) })
 	if err != nil {
@@ -149,8 +165,8 @@ func (s *Server) checkEpoch() {
 	}
 }
 
-// hostPortName is the variable with the port on which a custom handler must listen. Only a Functions host sets the
-// variable.
+// hostPortName is the variable with the port on which a custom handler must listen. Only a
+// Functions host sets the variable.
 const hostPortName = "FUNCTIONS_CUSTOMHANDLER_PORT"
 
 // IsHosted reports whether a Functions host has started this process.

@@ -24,13 +24,14 @@ import (
 	"weir/internal/storage/azure"
 )
 
-// Settings has all settings. The storage settings come from the environment. All others come from weir.yaml. The
-// document docs/settings.md describes each setting.
+// Settings has all settings. The storage settings come from the environment. All others come from
+// weir.yaml. The document docs/settings.md describes each setting.
 type Settings struct {
 	Storage  secret         `yaml:"-"` // AzureWebJobsStorage
 	Identity azure.Identity `yaml:"-"` // used if Storage is empty
 	Prefix   string         `yaml:"-"` // WEIR_PREFIX
-	Data     string         `yaml:"-"` // WEIR_DATA: a folder in place of the storage account; "" = none
+	// WEIR_DATA: a folder in place of the storage account; "" = none
+	Data string `yaml:"-"`
 
 	Lanes          int                `yaml:"lanes"`
 	Fold           foldSettings       `yaml:"fold"`
@@ -47,11 +48,14 @@ type Settings struct {
 	Notify         []receiverSettings `yaml:"notify"`
 	Callbacks      callbackSettings   `yaml:"callbacks"`
 	Log            logSettings        `yaml:"log"`
-	OpenAPI        bool               `yaml:"openapi"` // false = no address shows the description of the API
-	Intake         intakeSettings     `yaml:"intake"`
-	Upstreams      []upstreamSettings `yaml:"upstreams"` // nil = each caller with the function key may send
-	LookUps        steps.Source       `yaml:"lookups"`   // steps that several contracts share, by name
-	Contracts      []contractSettings `yaml:"contracts"`
+	// false = no address shows the description of the API
+	OpenAPI bool           `yaml:"openapi"`
+	Intake  intakeSettings `yaml:"intake"`
+	// nil = each caller with the function key may send
+	Upstreams []upstreamSettings `yaml:"upstreams"`
+	// steps that several contracts share, by name
+	LookUps   steps.Source       `yaml:"lookups"`
+	Contracts []contractSettings `yaml:"contracts"`
 
 	// The settings of the command weir serve. A Functions host checks keys and ends TLS itself.
 	Keys map[string][]string `yaml:"keys"` // hashes of keys, by the name of the function; see package door
@@ -59,15 +63,18 @@ type Settings struct {
 
 	expander *envExpander // knows the values of variables; nil = weir.yaml was not read
 	file     *steps.File  // weir.yaml, for the parts that package steps reads
-	body     ast.Node     // the parsed weir.yaml, for the positions of problems; nil = the file is empty
-	fileName string       // name of weir.yaml without its folder, for the positions of problems
+	// the parsed weir.yaml, for the positions of problems; nil = the file is empty
+	body     ast.Node
+	fileName string // name of weir.yaml without its folder, for the positions of problems
 }
 
-// contractSettings describes a kind of message, and the requests that write such a message to the CMS.
+// contractSettings describes a kind of message, and the requests that write such a message to the
+// CMS.
 type contractSettings struct {
 	contract.Definition `yaml:",inline"`
-	Steps               steps.Source `yaml:"steps"`    // not set = one request, whose body is the message
-	RetryFor            *duration    `yaml:"retryFor"` // nil = delivery.retryFor
+	// not set = one request, whose body is the message
+	Steps    steps.Source `yaml:"steps"`
+	RetryFor *duration    `yaml:"retryFor"` // nil = delivery.retryFor
 }
 
 type logSettings struct {
@@ -81,28 +88,33 @@ type deliverySettings struct {
 	Headers  map[string]secret `yaml:"headers"`
 	Timeout  duration          `yaml:"timeout"`
 	Attempts int               `yaml:"attempts"`
-	Settle   duration          `yaml:"settle"` // settle time; 0 = a tenth of the setting "lease", at least 2 s
-	Backoff  backoffSettings   `yaml:"backoff"`
-	// Patience is a time. After the CMS has refused all messages for this time, each further refusal counts as an
-	// attempt.
+	// settle time; 0 = a tenth of the setting "lease", at least 2 s
+	Settle  duration        `yaml:"settle"`
+	Backoff backoffSettings `yaml:"backoff"`
+	// Patience is a time. After the CMS has refused all messages for this time, each further
+	// refusal counts as an attempt.
 	Patience duration `yaml:"patience"`
-	// RetryFor is the least time between the first and the last of the attempts that make a message dead without a
-	// verdict of the CMS.
+	// RetryFor is the least time between the first and the last of the attempts that make a message
+	// dead without a verdict of the CMS.
 	RetryFor duration `yaml:"retryFor"`
 	// Brake is the number of keys whose messages die of the same rejection until further ones wait.
 	Brake int `yaml:"brake"`
 
-	Rate          rate `yaml:"rate"`          // largest rate of this instance's attempts, over all lanes
-	MaxConcurrent int  `yaml:"maxConcurrent"` // largest number of this instance's attempts at a time; 0 = one per lane
+	// largest rate of this instance's attempts, over all lanes
+	Rate rate `yaml:"rate"`
+	// largest number of this instance's attempts at a time; 0 = one per lane
+	MaxConcurrent int `yaml:"maxConcurrent"`
 
-	SignIn     signInSettings `yaml:"signIn"`
-	TLS        signin.TLS     `yaml:"tls"`
-	On         steps.Source   `yaml:"on"`         // rules for the answers to all steps
-	RetryAfter string         `yaml:"retryAfter"` // name of a header with a delay, beside Retry-After; "" = none
-	MaxAnswer  byteSize       `yaml:"maxAnswer"`  // bytes read of an answer; 0 = 4 MiB, or 64 KiB without steps
+	SignIn signInSettings `yaml:"signIn"`
+	TLS    signin.TLS     `yaml:"tls"`
+	On     steps.Source   `yaml:"on"` // rules for the answers to all steps
+	// name of a header with a delay, beside Retry-After; "" = none
+	RetryAfter string `yaml:"retryAfter"`
+	// bytes read of an answer; 0 = 4 MiB, or 64 KiB without steps
+	MaxAnswer byteSize `yaml:"maxAnswer"`
 
-	// Instances names the instances that deliver. The value "any" means all of them. The value "process" means only
-	// those to which the host gives tickets.
+	// Instances names the instances that deliver. The value "any" means all of them. The value
+	// "process" means only those to which the host gives tickets.
 	Instances string `yaml:"instances"`
 }
 
@@ -139,19 +151,23 @@ func defaultSettings() Settings {
 	return Settings{
 		Lanes: 1, OpenAPI: true, Lease: duration(30 * time.Second),
 		TicketDelay: delayRange{0, duration(10 * time.Second)},
-		MaxBody:     1 << 20, Retention: 7 * day, DeadRetention: 90 * day, AuditRetention: 365 * day,
-		Delivery: deliverySettings{Method: "POST", Instances: anyInstance, Timeout: duration(30 * time.Second),
+		MaxBody:     1 << 20, Retention: 7 * day, DeadRetention: 90 * day,
+		AuditRetention: 365 * day,
+		Delivery: deliverySettings{Method: "POST", Instances: anyInstance,
+			Timeout:  duration(30 * time.Second),
 			Attempts: 5, Patience: day, RetryFor: duration(15 * time.Minute), Brake: 5,
-			Backoff: backoffSettings{delayRange: delayRange{duration(time.Second), duration(5 * time.Minute)}}},
+			Backoff: backoffSettings{delayRange: delayRange{duration(time.Second),
+				duration(5 * time.Minute)}}},
 		Schedules: scheduleSettings{Max: 500, Rate: rate{Count: 10, Per: time.Second}},
 		Poll: pollSettings{Period: duration(time.Minute), Idle: duration(5 * time.Second),
 			Estimate: duration(2 * time.Second), Tolerance: 5},
 	}
 }
 
-// errNoPrefix is the error of a hosted process without WEIR_PREFIX. The host needs the variable to find the queues of
-// the functions "process", "poison" and "inbox". Without the variable the host would not run these functions. Then only
-// the sweep would find messages that an ended instance left.
+// errNoPrefix is the error of a hosted process without WEIR_PREFIX. The host needs the variable to
+// find the queues of the functions "process", "poison" and "inbox". Without the variable the host
+// would not run these functions. Then only the sweep would find messages that an ended instance
+// left.
 var errNoPrefix = errors.New("WEIR_PREFIX is not set, and the host needs it to find the queues: " +
 	"set the app setting WEIR_PREFIX, for example to weir")
 
@@ -163,30 +179,38 @@ func loadSettings(env func(string) string) (Settings, error) {
 	if env("WEIR_PREFIX") == "" && IsHosted(env) {
 		problems = append(problems, errNoPrefix)
 	}
+
 	if err := s.readStorage(env); err != nil {
 		problems = append(problems, storageProblem{err})
 	}
+
 	path := configPath(env)
 	s.fileName = filepath.Base(path)
 	text, err := readSettingsFile(path)
 	if err != nil {
 		return s, errors.Join(append(problems, err)...)
 	}
+
 	missing, unknown, err := s.decodeYAML(text, env)
 	for _, name := range missing {
 		problems = append(problems,
 			fmt.Errorf("%s names ${%s}, which is not set in the environment", s.fileName, name))
 	}
+
 	if err != nil {
 		problems = append(problems, s.expander.hideValues(fmt.Errorf("%s: %w", s.fileName, err)))
 	}
+
 	for _, key := range unknown {
 		problems = append(problems, s.expander.hideValues(fmt.Errorf("%s: %w", s.fileName, key)))
 	}
+
 	if err != nil {
 		return s, errors.Join(problems...)
 	}
+
 	s.readKeys(env)
+
 	return s, s.addPositions(errors.Join(append(problems, s.checkValues()...)...))
 }
 
@@ -194,14 +218,15 @@ func loadSettings(env func(string) string) (Settings, error) {
 func readSettingsFile(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return "", fmt.Errorf("%s cannot be read: %w; WEIR_CONFIG, or --config of weir serve, names the file of the "+
-			"settings", filepath.Base(path), err)
+		return "", fmt.Errorf(
+			"%s cannot be read: %w; WEIR_CONFIG, or --config of weir serve, names the file of the "+
+				"settings", filepath.Base(path), err)
 	}
 	return string(text), nil
 }
 
-// configPath returns the path of weir.yaml, which WEIR_CONFIG can set. A relative path begins at the folder of
-// host.json.
+// configPath returns the path of weir.yaml, which WEIR_CONFIG can set. A relative path begins at
+// the folder of host.json.
 func configPath(env func(string) string) string {
 	path := cmp.Or(env("WEIR_CONFIG"), "weir.yaml")
 	if !filepath.IsAbs(path) {
@@ -210,7 +235,8 @@ func configPath(env func(string) string) string {
 	return path
 }
 
-// checkValues returns an error for each value that is out of its limits or contradicts another value.
+// checkValues returns an error for each value that is out of its limits or contradicts another
+// value.
 func (s *Settings) checkValues() []error {
 	var problems []error
 	must := func(ok bool, format string, args ...any) {
@@ -218,31 +244,38 @@ func (s *Settings) checkValues() []error {
 			problems = append(problems, fmt.Errorf(format, args...))
 		}
 	}
-	must(s.Lanes >= 1 && s.Lanes <= epochs.MaxLanes, "lanes is %d and must be 1 to %d", s.Lanes, epochs.MaxLanes)
+
+	must(s.Lanes >= 1 && s.Lanes <= epochs.MaxLanes, "lanes is %d and must be 1 to %d", s.Lanes,
+		epochs.MaxLanes)
 	must(s.Lease >= duration(15*time.Second) && s.Lease <= duration(time.Minute),
 		"lease is %s and must be 15s to 60s", s.Lease)
-	must(s.TicketDelay.Min >= 0 && s.TicketDelay.Min <= s.TicketDelay.Max && s.TicketDelay.Max <= duration(time.Hour),
-		"ticketDelay must have 0s ≤ min ≤ max ≤ 1h")
+	must(s.TicketDelay.Min >= 0 && s.TicketDelay.Min <= s.TicketDelay.Max &&
+		s.TicketDelay.Max <= duration(time.Hour), "ticketDelay must have 0s ≤ min ≤ max ≤ 1h")
 	must(s.MaxBody >= 1 && s.MaxBody <= 100<<20,
-		"maxBody is %d and must be 1 byte to 100MiB, which is what the Functions host takes", s.MaxBody)
+		"maxBody is %d and must be 1 byte to 100MiB, which is what the Functions host takes",
+		s.MaxBody)
 	must(s.Retention >= duration(time.Hour), "retention is %s and must be at least 1h", s.Retention)
 	must(s.DeadRetention >= s.Retention, "deadRetention is %s and must be at least retention (%s)",
 		s.DeadRetention, s.Retention)
-	must(s.AuditRetention >= duration(24*time.Hour), "auditRetention is %s and must be at least 1d", s.AuditRetention)
-	must(s.Schedules.Max >= 1 && s.Schedules.Max <= 10_000, "schedules.max is %d and must be 1 to 10000",
-		s.Schedules.Max)
+	must(s.AuditRetention >= duration(24*time.Hour), "auditRetention is %s and must be at least 1d",
+		s.AuditRetention)
+	must(s.Schedules.Max >= 1 &&
+		s.Schedules.Max <= 10_000, "schedules.max is %d and must be 1 to 10000", s.Schedules.Max)
 	s.Delivery.checkValues(must)
 	s.checkRetryFor(must)
 	if _, err := calendar.New(s.Calendar); err != nil {
 		problems = append(problems, prefixLines("calendar: ", err)...)
 	}
+
 	if err := s.pollConfig().Check(); err != nil {
 		problems = append(problems, prefixLines("poll.", err)...)
 	}
+
 	s.Intake.RabbitMQ.checkValues(s.contractNames(), must)
 	s.Intake.Files.checkValues(must)
 	s.checkUpstreams(must)
 	problems = append(problems, s.checkDoor()...)
+
 	return append(problems, s.checkNotify()...)
 }
 
@@ -253,18 +286,24 @@ func (d *deliverySettings) checkValues(must func(ok bool, format string, args ..
 		"delivery.method is %q and must be POST, PUT or PATCH", d.Method)
 	must(d.Timeout > 0 && d.Timeout <= duration(time.Hour),
 		"delivery.timeout is %s and must be over 0s and at most 1h", d.Timeout)
-	must(d.Attempts >= 1 && d.Attempts <= 1000, "delivery.attempts is %d and must be 1 to 1000", d.Attempts)
-	must(d.Settle >= 0 && d.Settle <= duration(time.Hour), "delivery.settle is %s and must be 0s to 1h", d.Settle)
+	must(d.Attempts >= 1 && d.Attempts <= 1000, "delivery.attempts is %d and must be 1 to 1000",
+		d.Attempts)
+	must(d.Settle >= 0 && d.Settle <= duration(time.Hour),
+		"delivery.settle is %s and must be 0s to 1h", d.Settle)
 	must(d.Patience >= duration(time.Minute) && d.Patience <= duration(90*24*time.Hour),
 		"delivery.patience is %s and must be 1m to 90d", d.Patience)
-	must(d.Brake >= 0 && d.Brake <= 1000, "delivery.brake is %d and must be 0 (off) to 1000", d.Brake)
+	must(d.Brake >= 0 && d.Brake <= 1000,
+		"delivery.brake is %d and must be 0 (off) to 1000", d.Brake)
 	must(d.MaxConcurrent >= 0 && d.MaxConcurrent <= 1024,
 		"delivery.maxConcurrent is %d and must be 0 (one for each lane) to 1024", d.MaxConcurrent)
 	must(d.Instances == anyInstance || d.Instances == processInstance,
 		"delivery.instances is %q and must be %s or %s", d.Instances, anyInstance, processInstance)
 	must(d.RetryAfter == "" || signin.IsHeaderName(d.RetryAfter),
-		"delivery.retryAfter is %q and must be the name of a header, such as X-RateLimit-Reset", d.RetryAfter)
-	must(d.MaxAnswer >= 0 && d.MaxAnswer <= 64<<20, "delivery.maxAnswer is %d and must be at most 64MiB", d.MaxAnswer)
+		"delivery.retryAfter is %q and must be the name of a header, such as X-RateLimit-Reset",
+		d.RetryAfter)
+	must(d.MaxAnswer >= 0 && d.MaxAnswer <= 64<<20,
+		"delivery.maxAnswer is %d and must be at most 64MiB", d.MaxAnswer)
+
 	if err := d.Backoff.checkValues(); err != nil {
 		must(false, "%w", err)
 	}
@@ -273,12 +312,14 @@ func (d *deliverySettings) checkValues(must func(ok bool, format string, args ..
 // maxRetryFor bounds delivery.retryFor, so that each message becomes final.
 const maxRetryFor = duration(90 * 24 * time.Hour)
 
-// checkRetryFor calls the function "must" for the least time of attempts, of delivery and of each contract.
+// checkRetryFor calls the function "must" for the least time of attempts, of delivery and of each
+// contract.
 func (s *Settings) checkRetryFor(must func(ok bool, format string, args ...any)) {
 	check := func(path string, d duration) {
 		must(d >= 0 && d <= maxRetryFor, "%s is %s and must be 0s to 90d", path, d)
 	}
 	check("delivery.retryFor", s.Delivery.RetryFor)
+
 	for i, c := range s.Contracts {
 		if c.RetryFor != nil {
 			check(fmt.Sprintf("contracts[%d].retryFor", i), *c.RetryFor)
@@ -286,8 +327,8 @@ func (s *Settings) checkRetryFor(must func(ok bool, format string, args ...any))
 	}
 }
 
-// retryFor returns the least time for which a contract's messages are tried: that of the contract, else that of
-// delivery. A contract that is missing has no requests, and so no attempts.
+// retryFor returns the least time for which a contract's messages are tried: that of the contract,
+// else that of delivery. A contract that is missing has no requests, and so no attempts.
 func (s *Settings) retryFor() func(contract string) time.Duration {
 	byContract := map[string]time.Duration{}
 	for _, c := range s.Contracts {
@@ -295,6 +336,7 @@ func (s *Settings) retryFor() func(contract string) time.Duration {
 			byContract[c.Name] = time.Duration(*c.RetryFor)
 		}
 	}
+
 	return func(contract string) time.Duration {
 		if d, ok := byContract[contract]; ok {
 			return d
@@ -320,7 +362,8 @@ func (s *Settings) settleTime() time.Duration {
 }
 
 func (s *Settings) backoffConfig() drain.Backoff {
-	b := drain.Backoff{Min: time.Duration(s.Delivery.Backoff.Min), Max: time.Duration(s.Delivery.Backoff.Max)}
+	b := drain.Backoff{Min: time.Duration(s.Delivery.Backoff.Min),
+		Max: time.Duration(s.Delivery.Backoff.Max)}
 	for _, step := range s.Delivery.Backoff.steps {
 		b.Steps = append(b.Steps, time.Duration(step))
 	}
@@ -355,6 +398,7 @@ func (s *Settings) shownNames() (names []string) {
 			names = append(names, f.Name)
 		}
 	}
+
 	slices.Sort(names)
 	return slices.Compact(names)
 }

@@ -25,10 +25,11 @@ func (h *callbackHost) UnmarshalYAML(n ast.Node) error {
 	return yaml.NodeToValue(n, &h.Host)
 }
 
-// callbackRules returns the rules for callbacks, and the problems of the secrets in the setting "callbacks". Without
-// that setting, no callback is allowed.
+// callbackRules returns the rules for callbacks, and the problems of the secrets in the setting
+// "callbacks". Without that setting, no callback is allowed.
 func (s *Settings) callbackRules() (notify.Callbacks, []error) {
-	c := notify.Callbacks{AllowPrivate: s.Callbacks.AllowPrivate, HostSecrets: map[string]notify.Secret{}}
+	c := notify.Callbacks{AllowPrivate: s.Callbacks.AllowPrivate,
+		HostSecrets: map[string]notify.Secret{}}
 	var problems []error
 	needsShared := s.Callbacks.Secret != ""
 	for i, entry := range s.Callbacks.AllowedHosts {
@@ -37,18 +38,22 @@ func (s *Settings) callbackRules() (notify.Callbacks, []error) {
 			needsShared = true
 			continue
 		}
+
 		own, err := notify.ParseSecret(string(entry.Secret))
 		if err != nil {
 			problems = append(problems, fmt.Errorf("callbacks.allowedHosts[%d].secret: %w", i, err))
 		}
+
 		c.HostSecrets[entry.Host] = own
 	}
+
 	if needsShared {
 		var err error
 		if c.Secret, err = notify.ParseSecret(string(s.Callbacks.Secret)); err != nil {
 			problems = append(problems, fmt.Errorf("callbacks.secret: %w", err))
 		}
 	}
+
 	return c, problems
 }
 
@@ -60,11 +65,15 @@ func (s *Settings) warnCallbacks() (warnings []string) {
 		if key == "" {
 			key = s.Callbacks.Secret
 		}
+
 		if other, isShared := bySecret[key]; isShared {
-			warnings = append(warnings, fmt.Sprintf("callbacks: %s and %s have one secret, so each of them can forge "+
-				"events to the other; give each a secret of its own", other, entry.Host))
+			warnings = append(warnings,
+				fmt.Sprintf("callbacks: %s and %s have one secret, so each of them can forge "+
+					"events to the other; give each a secret of its own", other, entry.Host))
 		}
+
 		bySecret[key] = entry.Host
 	}
+
 	return warnings
 }

@@ -32,9 +32,11 @@ func (s *Settings) readKeys(env func(string) string) {
 		if len(hashes) == 0 {
 			continue
 		}
+
 		if s.Keys == nil {
 			s.Keys = map[string][]string{}
 		}
+
 		s.Keys[name] = hashes
 	}
 }
@@ -45,9 +47,12 @@ func (s *Settings) checkDoor() []error {
 	if (s.TLS.Certificate == "") != (s.TLS.Key == "") {
 		problems = append(problems, errors.New("tls needs both files: certificate and key"))
 	}
+
 	if s.Data != "" && s.Intake.Files != nil {
-		problems = append(problems, errors.New("intake.files needs a storage account: other systems cannot put files "+
-			"into a folder of Weir; post them, such as by weir send, or run weir serve --storage azure"))
+		problems = append(problems,
+			errors.New("intake.files needs a storage account: other systems cannot put files "+
+				"into a folder of Weir; post them, such as by weir send, or run weir serve --storage azure"))
 	}
+
 	return problems
 }

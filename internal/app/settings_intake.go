@@ -21,10 +21,13 @@ type intakeSettings struct {
 
 // fileSettings configures the inbox.
 type fileSettings struct {
-	Quiet     duration     `yaml:"quiet"`     // time for which a file must be unchanged before Weir takes it
-	Retention *duration    `yaml:"retention"` // retention of the archive; nil = defaultFileRetention
-	Folders   []fileFolder `yaml:"folders"`   // files outside of these folders have no upstream
-	Others    string       `yaml:"others"`    // allowOthers or refuseOthers for files outside of the folders; "" = allow
+	// time for which a file must be unchanged before Weir takes it
+	Quiet duration `yaml:"quiet"`
+	// retention of the archive; nil = defaultFileRetention
+	Retention *duration    `yaml:"retention"`
+	Folders   []fileFolder `yaml:"folders"` // files outside of these folders have no upstream
+	// allowOthers or refuseOthers for files outside of the folders; "" = allow
+	Others string `yaml:"others"`
 }
 
 // fileFolder assigns the files of a folder to an upstream.
@@ -34,8 +37,8 @@ type fileFolder struct {
 }
 
 const (
-	// defaultFileRetention is the default retention of the archive. It leaves people enough time to notice a rejected
-	// file.
+	// defaultFileRetention is the default retention of the archive. It leaves people enough time to
+	// notice a rejected file.
 	defaultFileRetention = duration(30 * 24 * time.Hour)
 	// maxQuiet is the largest value of fileSettings.Quiet.
 	maxQuiet = duration(24 * time.Hour)
@@ -47,35 +50,42 @@ const (
 	refuseOthers = "refuse"
 )
 
-// checkValues calls the function "must" for each rule of intake.files. If the settings do not have intake.files, f is
-// nil.
+// checkValues calls the function "must" for each rule of intake.files. If the settings do not have
+// intake.files, f is nil.
 func (f *fileSettings) checkValues(must func(ok bool, format string, args ...any)) {
 	if f == nil {
 		return
 	}
-	must(f.Quiet >= 0 && f.Quiet <= maxQuiet, "intake.files.quiet is %s and must be 0s to 24h", f.Quiet)
-	must(f.retentionOrDefault() >= duration(24*time.Hour), "intake.files.retention is %s and must be at least 1d",
-		f.retentionOrDefault())
+
+	must(f.Quiet >= 0 && f.Quiet <= maxQuiet,
+		"intake.files.quiet is %s and must be 0s to 24h", f.Quiet)
+	must(f.retentionOrDefault() >= duration(24*time.Hour),
+		"intake.files.retention is %s and must be at least 1d", f.retentionOrDefault())
 	must(f.Others == "" || f.Others == allowOthers || f.Others == refuseOthers,
 		"intake.files.others is %q and must be %s or %s", f.Others, allowOthers, refuseOthers)
 	must(f.Others != refuseOthers || len(f.Folders) > 0,
 		"intake.files.others is refuse and needs intake.files.folders, because it would refuse every file")
+
 	for i, folder := range f.Folders {
 		name := folder.Folder
 		must(name != "" && len(name) <= maxFolder && path.Clean("/"+name) == "/"+name,
 			"intake.files.folders[%d].folder is %q and must be a path of 1 to %d bytes, without a slash at either end", i,
 			name, maxFolder)
-		must(folder.Upstream != "", "intake.files.folders[%d].upstream is missing: a name of upstreams", i)
+		must(folder.Upstream != "",
+			"intake.files.folders[%d].upstream is missing: a name of upstreams", i)
+
 		for _, other := range f.Folders[:i] {
-			isWithin := strings.HasPrefix(name+"/", other.Folder+"/") || strings.HasPrefix(other.Folder+"/", name+"/")
+			isWithin := strings.HasPrefix(name+"/", other.Folder+"/") ||
+				strings.HasPrefix(other.Folder+"/", name+"/")
 			must(!isWithin, "intake.files.folders[%d].folder is %q and must not overlap with the earlier %q", i, name,
 				other.Folder)
 		}
 	}
 }
 
-// maxFolder is the largest size of a folder's path in bytes. It is half of the 1,024 characters that Azure allows for
-// the name of a blob. The other half is left for the names of the folder's files.
+// maxFolder is the largest size of a folder's path in bytes. It is half of the 1,024 characters
+// that Azure allows for the name of a blob. The other half is left for the names of the folder's
+// files.
 const maxFolder = 512
 
 func (f *fileSettings) inboxFolders() (folders []inbox.Folder) {
@@ -94,13 +104,16 @@ func (f *fileSettings) retentionOrDefault() duration {
 
 // rabbitSettings configures weir consume.
 type rabbitSettings struct {
-	URL                secret        `yaml:"url"`
-	TLS                signin.TLS    `yaml:"tls"`
-	Prefetch           *int          `yaml:"prefetch"` // nil = defaultPrefetch
-	Queues             []rabbitQueue `yaml:"queues"`
-	DeadLetterExchange string        `yaml:"deadLetterExchange"` // "" = Weir rejects invalid messages without requeue
-	MessageID          string        `yaml:"messageId"`          // "required" or "optional"; "" = "required"
-	Deliver            bool          `yaml:"deliver"`            // weir consume also delivers the messages
+	URL      secret        `yaml:"url"`
+	TLS      signin.TLS    `yaml:"tls"`
+	Prefetch *int          `yaml:"prefetch"` // nil = defaultPrefetch
+	Queues   []rabbitQueue `yaml:"queues"`
+	// "" = Weir rejects invalid messages without requeue
+	DeadLetterExchange string `yaml:"deadLetterExchange"`
+	// "required" or "optional"; "" = "required"
+	MessageID string `yaml:"messageId"`
+	// weir consume also delivers the messages
+	Deliver bool `yaml:"deliver"`
 }
 
 // rabbitQueue is a queue that weir consume reads.
@@ -111,8 +124,8 @@ type rabbitQueue struct {
 	Consumer string `yaml:"consumer"` // "exclusive" or "single-active"; "" = "exclusive"
 }
 
-// defaultPrefetch is roughly the number of messages that fit in two transactions of a lane. A message with an
-// idempotency key takes two of a transaction's 100 operations.
+// defaultPrefetch is roughly the number of messages that fit in two transactions of a lane. A
+// message with an idempotency key takes two of a transaction's 100 operations.
 const defaultPrefetch = 100
 
 // The values of intake.rabbitmq.queues[].consumer and of intake.rabbitmq.messageId.
@@ -124,36 +137,46 @@ const (
 	optionalMessageID = "optional"
 )
 
-// checkValues calls the function "must" for each rule of intake.rabbitmq. If the settings do not have intake.rabbitmq,
-// r is nil.
-func (r *rabbitSettings) checkValues(contracts []string, must func(ok bool, format string, args ...any)) {
+// checkValues calls the function "must" for each rule of intake.rabbitmq. If the settings do not
+// have intake.rabbitmq, r is nil.
+func (r *rabbitSettings) checkValues(contracts []string,
+	must func(ok bool, format string, args ...any)) {
 	if r == nil {
 		return
 	}
+
 	const path = "intake.rabbitmq."
 	address, err := url.Parse(string(r.URL))
-	must(err == nil && address.Host != "" && (address.Scheme == "amqp" || address.Scheme == "amqps"),
+	must(err == nil && address.Host != "" &&
+		(address.Scheme == "amqp" || address.Scheme == "amqps"),
 		path+"url must be the address of the broker: amqps://user:password@host/vhost")
 	_, err = r.TLS.NewConfig()
 	must(err == nil, path+"tls: %v", err)
 	must(r.TLS == (signin.TLS{}) || err != nil || address == nil || address.Scheme != "amqp",
 		path+"tls has no effect on an address that begins with amqp: and needs amqps:")
 	prefetch := r.prefetchOrDefault()
-	must(prefetch >= 1 && prefetch <= 10_000, path+"prefetch is %d and must be 1 to 10000", prefetch)
+	must(prefetch >= 1 && prefetch <= 10_000,
+		path+"prefetch is %d and must be 1 to 10000", prefetch)
 	must(r.MessageID == "" || r.MessageID == requiredMessageID || r.MessageID == optionalMessageID,
-		path+"messageId is %q and must be %s or %s", r.MessageID, requiredMessageID, optionalMessageID)
-	must(len(r.DeadLetterExchange) <= maxShortString, path+"deadLetterExchange has %d bytes and may have %d",
+		path+"messageId is %q and must be %s or %s", r.MessageID, requiredMessageID,
+		optionalMessageID)
+	must(len(r.DeadLetterExchange) <= maxShortString,
+		path+"deadLetterExchange has %d bytes and may have %d",
 		len(r.DeadLetterExchange), maxShortString)
 	must(len(r.Queues) > 0, path+"queues is missing: the queues to consume")
 	var names []string
 	for i, q := range r.Queues {
-		must(q.Name != "" && len(q.Name) <= maxShortString, path+"queues[%d].name must have 1 to %d bytes", i,
-			maxShortString)
-		must(q.Name == "" || !slices.Contains(names, q.Name), path+"queues[%d].name is taken by an earlier queue", i)
+		must(q.Name != "" && len(q.Name) <= maxShortString,
+			path+"queues[%d].name must have 1 to %d bytes", i, maxShortString)
+		must(q.Name == "" || !slices.Contains(names, q.Name),
+			path+"queues[%d].name is taken by an earlier queue", i)
 		must(q.Contract == "" || slices.Contains(contracts, q.Contract),
 			path+"queues[%d].contract is %q, and there is no such contract", i, q.Contract)
-		must(q.Consumer == "" || q.Consumer == exclusiveConsumer || q.Consumer == singleActiveConsumer,
-			path+"queues[%d].consumer is %q and must be %s or %s", i, q.Consumer, exclusiveConsumer, singleActiveConsumer)
+		must(q.Consumer == "" || q.Consumer == exclusiveConsumer ||
+			q.Consumer == singleActiveConsumer,
+			path+"queues[%d].consumer is %q and must be %s or %s", i, q.Consumer, exclusiveConsumer,
+			singleActiveConsumer)
+
 		names = append(names, q.Name)
 	}
 }

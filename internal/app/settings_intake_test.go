@@ -14,15 +14,19 @@ func withRabbitMQ(lines string) string {
 
 func TestLoadSettings_RabbitMQ(t *testing.T) {
 	t.Parallel()
-	s, err := loadSettings(newEnvironment(t, withRabbitMQ("    url: ${BROKER}\n    messageId: optional\n"+
-		"    deadLetterExchange: dead\n    queues: [{ name: a }, { name: b, consumer: single-active }]\n"),
+	s, err := loadSettings(newEnvironment(t,
+		withRabbitMQ("    url: ${BROKER}\n    messageId: optional\n"+
+			"    deadLetterExchange: dead\n    queues: [{ name: a }, { name: b, consumer: single-active }]\n"),
 		"BROKER", "amqps://u:s3cret@broker.example/v"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r := s.Intake.RabbitMQ
-	if q := r.consumedQueues(); r.prefetchOrDefault() != 100 || r.requiresMessageID() || len(q) != 2 ||
-		q[0].SingleActive || !q[1].SingleActive || string(r.URL) != "amqps://u:s3cret@broker.example/v" {
+	if q := r.consumedQueues(); r.prefetchOrDefault() != 100 || r.requiresMessageID() ||
+		len(q) != 2 ||
+		q[0].SingleActive || !q[1].SingleActive ||
+		string(r.URL) != "amqps://u:s3cret@broker.example/v" {
 		t.Errorf("got %+v with the queues %+v, want the prefetch 100, an optional id and two queues", r, q)
 	}
 }
@@ -34,20 +38,30 @@ func TestLoadSettings_RabbitMQProblems(t *testing.T) {
 	t.Parallel()
 	const url, queues = "    url: amqps://u:s3cret@b/v\n", "    queues: [{ name: a }]\n"
 	for name, c := range map[string]struct{ lines, want string }{
-		"NoURL":     {queues, "intake.rabbitmq.url must be the address of the broker"},
-		"HTTP":      {"    url: http://u:s3cret@b/\n" + queues, "] intake.rabbitmq.url must be the address"},
-		"NotParsed": {"    url: \"amqp://u:s3cret@[/\"\n" + queues, "intake.rabbitmq.url must be the address"},
-		"NoQueues":  {url, "intake.rabbitmq.queues is missing"},
-		"NoName":    {url + "    queues: [{ contract: article }]\n", "intake.rabbitmq.queues[0].name must have"},
-		"LongName":  {url + "    queues: [{ name: " + strings.Repeat("q", 256) + " }]\n", "must have 1 to 255 bytes"},
-		"Twice":     {url + "    queues: [{ name: a }, { name: a }]\n", "queues[1].name is taken by an earlier queue"},
+		"NoURL": {queues, "intake.rabbitmq.url must be the address of the broker"},
+		"HTTP": {"    url: http://u:s3cret@b/\n" + queues,
+			"] intake.rabbitmq.url must be the address"},
+		"NotParsed": {"    url: \"amqp://u:s3cret@[/\"\n" + queues,
+			"intake.rabbitmq.url must be the address"},
+		"NoQueues": {url, "intake.rabbitmq.queues is missing"},
+		"NoName": {url + "    queues: [{ contract: article }]\n",
+			"intake.rabbitmq.queues[0].name must have"},
+		"LongName": {url + "    queues: [{ name: " + strings.Repeat("q", 256) + " }]\n",
+			"must have 1 to 255 bytes"},
+		"Twice": {url + "    queues: [{ name: a }, { name: a }]\n",
+			"queues[1].name is taken by an earlier queue"},
 		"BadContract": {url + "    queues: [{ name: a, contract: x }]\n",
 			`queues[0].contract is "x", and there is no such`},
-		"Consumer":  {url + "    queues: [{ name: a, consumer: any }]\n", `queues[0].consumer is "any" and must be`},
-		"Prefetch":  {url + queues + "    prefetch: 0\n", "intake.rabbitmq.prefetch is 0 and must be 1 to 10000"},
-		"MessageID": {url + queues + "    messageId: none\n", `messageId is "none" and must be required or optional`},
-		"Authority": {url + queues + "    tls: { ca: /no/such/file }\n", "intake.rabbitmq.tls: ca is neither PEM"},
-		"Exchange":  {url + queues + "    deadLetterExchange: " + strings.Repeat("e", 256) + "\n", "may have 255"},
+		"Consumer": {url + "    queues: [{ name: a, consumer: any }]\n",
+			`queues[0].consumer is "any" and must be`},
+		"Prefetch": {url + queues + "    prefetch: 0\n",
+			"intake.rabbitmq.prefetch is 0 and must be 1 to 10000"},
+		"MessageID": {url + queues + "    messageId: none\n",
+			`messageId is "none" and must be required or optional`},
+		"Authority": {url + queues + "    tls: { ca: /no/such/file }\n",
+			"intake.rabbitmq.tls: ca is neither PEM"},
+		"Exchange": {url + queues + "    deadLetterExchange: " + strings.Repeat("e", 256) + "\n",
+			"may have 255"},
 
 		"UnknownSetting":         {url + queues + "    prefetchCount: 3\n", "prefetchCount"},
 		"UnknownSettingOfAQueue": {url + "    queues: [{ nam: a }]\n", "nam"},
@@ -55,7 +69,8 @@ func TestLoadSettings_RabbitMQProblems(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, err := loadSettings(newEnvironment(t, withRabbitMQ(c.lines)))
-			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "s3cret") ||
+			if err == nil || !strings.Contains(err.Error(), c.want) ||
+				strings.Contains(err.Error(), "s3cret") ||
 				!position.MatchString(err.Error()) {
 				t.Errorf("got %v, want %q with line and column, and no secret", err, c.want)
 			}
@@ -73,17 +88,21 @@ func TestLoadSettings_Files(t *testing.T) {
 		"Set": {lines: "{ quiet: 2m, retention: 1d }", quiet: duration(2 * time.Minute),
 			retention: duration(24 * time.Hour)},
 		"NegativeQuiet": {lines: "{ quiet: -1s }", problem: "quiet"},
-		"LongQuiet":     {lines: "{ quiet: 25h }", problem: "intake.files.quiet is 25h and must be 0s to 24h"},
+		"LongQuiet": {lines: "{ quiet: 25h }",
+			problem: "intake.files.quiet is 25h and must be 0s to 24h"},
 		"ShortRetention": {lines: "{ retention: 23h }",
 			problem: "intake.files.retention is 23h and must be at least 1d"},
 		"UnknownSetting": {lines: "{ quite: 1m }", problem: "quite"},
 		"FolderWithSlash": {lines: "{ folders: [{ folder: /erp, upstream: a }] }",
 			problem: `folders[0].folder is "/erp" and must be a path`},
-		"FolderWithDots": {lines: "{ folders: [{ folder: a/../b, upstream: a }] }", problem: "must be a path"},
-		"NoFolder":       {lines: "{ folders: [{ upstream: a }] }", problem: `folders[0].folder is "" and must be`},
+		"FolderWithDots": {lines: "{ folders: [{ folder: a/../b, upstream: a }] }",
+			problem: "must be a path"},
+		"NoFolder": {lines: "{ folders: [{ upstream: a }] }",
+			problem: `folders[0].folder is "" and must be`},
 		"NoUpstream": {lines: "{ folders: [{ folder: erp }] }",
 			problem: "folders[0].upstream is missing: a name of upstreams"},
-		"Others":      {lines: "{ others: no }", problem: `intake.files.others is "no" and must be allow or refuse`},
+		"Others": {lines: "{ others: no }",
+			problem: `intake.files.others is "no" and must be allow or refuse`},
 		"OthersAlone": {lines: "{ others: refuse }", problem: "needs intake.files.folders"},
 		"FolderInAnother": {lines: "{ folders: [{ folder: erp/x, upstream: a }, { folder: erp, upstream: a }] }",
 			problem: `folders[1].folder is "erp" and must not overlap with the earlier "erp/x"`},
@@ -98,12 +117,14 @@ func TestLoadSettings_Files(t *testing.T) {
 				}
 				return
 			}
+
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if f := s.Intake.Files; f.Quiet != c.quiet || f.retentionOrDefault() != c.retention {
-				t.Errorf("got quiet %s and retention %s, want %s and %s", f.Quiet, f.retentionOrDefault(), c.quiet,
-					c.retention)
+				t.Errorf("got quiet %s and retention %s, want %s and %s", f.Quiet,
+					f.retentionOrDefault(), c.quiet, c.retention)
 			}
 		})
 	}

@@ -7,16 +7,20 @@ import (
 	"weir/internal/notify"
 )
 
-// receiverSettings describes a receiver of events. In the comments of its fields, message.dead, lane.paused and
-// lane.behind are the names of events.
+// receiverSettings describes a receiver of events. In the comments of its fields, message.dead,
+// lane.paused and lane.behind are the names of events.
 type receiverSettings struct {
-	URL          string    `yaml:"url"`
-	Secret       secret    `yaml:"secret"`
-	Events       []string  `yaml:"events"`
-	Contracts    []string  `yaml:"contracts"`    // the receiver gets message.dead only for these contracts; nil = all
-	PausedFor    *duration `yaml:"pausedFor"`    // length of a pause that causes lane.paused; nil = defaultPausedFor
-	BehindBy     duration  `yaml:"behindBy"`     // age of a message that causes lane.behind; 0 = defaultBehindBy
-	AllowPrivate bool      `yaml:"allowPrivate"` // addresses of internal networks, and http, are allowed
+	URL    string   `yaml:"url"`
+	Secret secret   `yaml:"secret"`
+	Events []string `yaml:"events"`
+	// the receiver gets message.dead only for these contracts; nil = all
+	Contracts []string `yaml:"contracts"`
+	// length of a pause that causes lane.paused; nil = defaultPausedFor
+	PausedFor *duration `yaml:"pausedFor"`
+	// age of a message that causes lane.behind; 0 = defaultBehindBy
+	BehindBy duration `yaml:"behindBy"`
+	// addresses of internal networks, and http, are allowed
+	AllowPrivate bool `yaml:"allowPrivate"`
 }
 
 // callbackSettings has the rules for the callbacks of messages.
@@ -39,17 +43,21 @@ func (s *Settings) eventReceivers() (list []notify.Receiver, problems []error) {
 		if err != nil {
 			problems = append(problems, fmt.Errorf("notify[%d].secret: %w", i, err))
 		}
+
 		n := notify.Receiver{URL: r.URL, Secret: key, Events: r.Events, Contracts: r.Contracts,
 			AllowPrivate: r.AllowPrivate, PausedFor: time.Duration(defaultPausedFor),
 			BehindBy: time.Duration(defaultBehindBy)}
 		if r.PausedFor != nil {
 			n.PausedFor = time.Duration(*r.PausedFor)
 		}
+
 		if r.BehindBy != 0 {
 			n.BehindBy = time.Duration(r.BehindBy)
 		}
+
 		list = append(list, n)
 	}
+
 	return list, problems
 }
 

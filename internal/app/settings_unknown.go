@@ -13,16 +13,20 @@ import (
 	"weir/internal/steps"
 )
 
-// findUnknownKeys returns an error for each key of a node that is no setting of the type t, in the order of the file.
-// It does not look into values that have a form of their own (UnmarshalYAML): their decoders refuse unknown keys. The
-// YAML decoder would report only one unknown key, and then no problem of another kind.
+// findUnknownKeys returns an error for each key of a node that is no setting of the type t, in the
+// order of the file. It does not look into values that have a form of their own (UnmarshalYAML):
+// their decoders refuse unknown keys. The YAML decoder would report only one unknown key, and then
+// no problem of another kind.
 func findUnknownKeys(n ast.Node, t reflect.Type) (unknown []error) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if reflect.PointerTo(t).Implements(nodeDecoder) || reflect.PointerTo(t).Implements(valueDecoder) {
+
+	if reflect.PointerTo(t).Implements(nodeDecoder) ||
+		reflect.PointerTo(t).Implements(valueDecoder) {
 		return nil
 	}
+
 	switch values := n.(type) {
 	case *ast.SequenceNode:
 		for _, value := range values.Values {
@@ -30,27 +34,33 @@ func findUnknownKeys(n ast.Node, t reflect.Type) (unknown []error) {
 				unknown = append(unknown, findUnknownKeys(value, t.Elem())...)
 			}
 		}
+
 	case *ast.MappingNode:
 		for _, pair := range values.Values {
 			unknown = append(unknown, findUnknownKeys(pair, t)...)
 		}
+
 	case *ast.MappingValueNode:
 		if _, isMerge := values.Key.(*ast.MergeKeyNode); isMerge {
 			return nil
 		}
+
 		if t.Kind() == reflect.Map {
 			return findUnknownKeys(values.Value, t.Elem())
 		}
 		if t.Kind() != reflect.Struct {
 			return nil // the decoder reports the wrong type
 		}
+
 		key := values.Key.GetToken()
 		field, isKnown := fieldTypes(t)[key.Value]
 		if !isKnown {
 			return []error{newUnknownKeyError(key.Value, key.Position.Line, key.Position.Column, t)}
 		}
+
 		return findUnknownKeys(values.Value, field)
 	}
+
 	return unknown
 }
 
@@ -59,7 +69,8 @@ var (
 	valueDecoder = reflect.TypeFor[yaml.InterfaceUnmarshaler]()
 )
 
-// fieldTypes returns the types of a struct's settings, by their names. It includes those of inline structs.
+// fieldTypes returns the types of a struct's settings, by their names. It includes those of inline
+// structs.
 func fieldTypes(t reflect.Type) map[string]reflect.Type {
 	types := map[string]reflect.Type{}
 	for i := range t.NumField() {
@@ -71,11 +82,13 @@ func fieldTypes(t reflect.Type) map[string]reflect.Type {
 			maps.Copy(types, fieldTypes(f.Type))
 		}
 	}
+
 	return types
 }
 
-// newUnknownKeyError returns the error of an unknown key. It suggests a name of the same group, or else one of another
-// group, if the name differs by a slip. Without such a name it lists those of the group.
+// newUnknownKeyError returns the error of an unknown key. It suggests a name of the same group, or
+// else one of another group, if the name differs by a slip. Without such a name it lists those of
+// the group.
 func newUnknownKeyError(name string, line, column int, group reflect.Type) error {
 	name = markReverser.Replace(name)
 	near := slices.Sorted(maps.Keys(fieldTypes(group)))
@@ -88,5 +101,7 @@ func newUnknownKeyError(name string, line, column int, group reflect.Type) error
 			return fmt.Errorf("[%d:%d] unknown field %q%s", line, column, name, hint)
 		}
 	}
-	return fmt.Errorf("[%d:%d] unknown field %q; known here: %s", line, column, name, strings.Join(near, ", "))
+
+	return fmt.Errorf("[%d:%d] unknown field %q; known here: %s", line, column, name,
+		strings.Join(near, ", "))
 }

@@ -14,25 +14,28 @@ import (
 
 // upstreamSettings describes a system that posts messages.
 type upstreamSettings struct {
-	Name       string          `yaml:"name"`
-	Keys       []secret        `yaml:"keys"`       // for the header Weir-Upstream-Key
-	Signature  upstream.Scheme `yaml:"signature"`  // "github" or "standard"
-	Secrets    []secret        `yaml:"secrets"`    // for the signature
-	Tolerance  duration        `yaml:"tolerance"`  // header webhook-timestamp: largest gap to now; 0 = defaultTolerance
-	Contracts  []string        `yaml:"contracts"`  // nil = the upstream may send messages of all contracts
-	Rate       rate            `yaml:"rate"`       // zero = no limit
-	DailyQuota *int64          `yaml:"dailyQuota"` // nil = no limit
+	Name      string          `yaml:"name"`
+	Keys      []secret        `yaml:"keys"`      // for the header Weir-Upstream-Key
+	Signature upstream.Scheme `yaml:"signature"` // "github" or "standard"
+	Secrets   []secret        `yaml:"secrets"`   // for the signature
+	// header webhook-timestamp: largest gap to now; 0 = defaultTolerance
+	Tolerance duration `yaml:"tolerance"`
+	// nil = the upstream may send messages of all contracts
+	Contracts  []string `yaml:"contracts"`
+	Rate       rate     `yaml:"rate"`       // zero = no limit
+	DailyQuota *int64   `yaml:"dailyQuota"` // nil = no limit
 }
 
-// defaultTolerance is the value that the libraries of Standard Webhooks use (https://www.standardwebhooks.com).
+// defaultTolerance is the value that the libraries of Standard Webhooks use
+// (https://www.standardwebhooks.com).
 const defaultTolerance = duration(5 * time.Minute)
 
-// upstreamName matches the names of upstreams. A name becomes a label of metrics, a part of row keys, and a query
-// parameter.
+// upstreamName matches the names of upstreams. A name becomes a label of metrics, a part of row
+// keys, and a query parameter.
 var upstreamName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$`)
 
-// checkUpstreams calls the function "must" for each rule of the upstreams. The text of a problem never contains a key
-// or a secret.
+// checkUpstreams calls the function "must" for each rule of the upstreams. The text of a problem
+// never contains a key or a secret.
 func (s *Settings) checkUpstreams(must func(ok bool, format string, args ...any)) {
 	var names []string
 	var secrets []secret
@@ -44,76 +47,102 @@ func (s *Settings) checkUpstreams(must func(ok bool, format string, args ...any)
 		must(!slices.Contains(names, u.Name), path+"name is taken by an earlier upstream")
 		names = append(names, u.Name)
 		u.checkCredentials(path, must)
+
 		for _, one := range slices.Concat(u.Keys, u.Secrets) {
-			must(!slices.Contains(secrets, one), path+"name: a key or secret of %s is in the list twice", u.Name)
+			must(!slices.Contains(secrets, one),
+				path+"name: a key or secret of %s is in the list twice", u.Name)
 			secrets = append(secrets, one)
 		}
+
 		for j, name := range u.Contracts {
-			must(slices.Contains(s.contractNames(), name), path+"contracts[%d] is %q, and there is no such contract",
-				j, name)
+			must(slices.Contains(s.contractNames(), name),
+				path+"contracts[%d] is %q, and there is no such contract", j, name)
 		}
-		must(u.Contracts == nil || len(u.Contracts) > 0, path+"contracts is empty; leave it out to allow all")
-		must(u.DailyQuota == nil || *u.DailyQuota >= 1, path+"dailyQuota must be 1 or more; leave it out for no limit")
+
+		must(u.Contracts == nil ||
+			len(u.Contracts) > 0, path+"contracts is empty; leave it out to allow all")
+		must(u.DailyQuota == nil ||
+			*u.DailyQuota >= 1, path+"dailyQuota must be 1 or more; leave it out for no limit")
 	}
+
 	if s.Intake.RabbitMQ != nil {
 		for i, q := range s.Intake.RabbitMQ.Queues {
 			must(q.Upstream == "" || slices.Contains(names, q.Upstream),
-				"intake.rabbitmq.queues[%d].upstream is %q, and there is no such upstream", i, q.Upstream)
+				"intake.rabbitmq.queues[%d].upstream is %q, and there is no such upstream", i,
+				q.Upstream)
 		}
 	}
+
 	if s.Intake.Files != nil {
 		for i, folder := range s.Intake.Files.Folders {
 			must(folder.Upstream == "" || slices.Contains(names, folder.Upstream),
-				"intake.files.folders[%d].upstream is %q, and there is no such upstream", i, folder.Upstream)
+				"intake.files.folders[%d].upstream is %q, and there is no such upstream", i,
+				folder.Upstream)
 		}
 	}
 }
 
-// checkCredentials calls the function "must" for each rule of an upstream's keys and secrets. An upstream without keys
-// and secrets is allowed: it can send only through a queue or a folder.
-func (u *upstreamSettings) checkCredentials(path string, must func(ok bool, format string, args ...any)) {
-	must(u.Signature == "" || u.Signature == upstream.GitHub || u.Signature == upstream.StandardWebhooks,
-		path+"signature is %q and must be %s or %s", u.Signature, upstream.GitHub, upstream.StandardWebhooks)
-	must(u.Signature == "" || u.Keys == nil, path+"keys and signature exclude each other: write two upstreams")
+// checkCredentials calls the function "must" for each rule of an upstream's keys and secrets. An
+// upstream without keys and secrets is allowed: it can send only through a queue or a folder.
+func (u *upstreamSettings) checkCredentials(path string,
+	must func(ok bool, format string, args ...any)) {
+	must(u.Signature == "" || u.Signature == upstream.GitHub ||
+		u.Signature == upstream.StandardWebhooks,
+		path+"signature is %q and must be %s or %s", u.Signature, upstream.GitHub,
+		upstream.StandardWebhooks)
+
+	must(u.Signature == "" || u.Keys == nil,
+		path+"keys and signature exclude each other: write two upstreams")
 	must(u.Signature != "" || u.Secrets == nil, path+"secrets need signature: github or standard")
-	must(u.Signature == "" || len(u.Secrets) > 0, path+"secrets is missing: the secrets of the signature")
+	must(u.Signature == "" || len(u.Secrets) > 0,
+		path+"secrets is missing: the secrets of the signature")
 	must(u.Keys == nil || len(u.Keys) > 0, path+"keys is empty")
+
 	for i, key := range u.Keys {
 		if err := upstream.CheckKey(string(key)); err != nil {
 			must(false, path+"keys[%d]: %w", i, err)
 		}
 	}
+
 	for i, one := range u.Secrets {
-		if _, err := upstream.ParseSecret(u.Signature, string(one)); err != nil && u.Signature != "" {
+		if _, err := upstream.ParseSecret(u.Signature, string(one)); err != nil &&
+			u.Signature != "" {
 			must(false, path+"secrets[%d]: %w", i, err)
 		}
 	}
-	must(u.Tolerance >= 0 && u.Tolerance <= duration(time.Hour), path+"tolerance is %s and must be at most 1h",
-		u.Tolerance)
+
+	must(u.Tolerance >= 0 && u.Tolerance <= duration(time.Hour),
+		path+"tolerance is %s and must be at most 1h", u.Tolerance)
 	must(u.Tolerance == 0 || u.Signature == upstream.StandardWebhooks,
 		path+"tolerance has no effect without signature: standard")
 }
 
 func (u *upstreamSettings) newDefinition() upstream.Definition {
-	d := upstream.Definition{Name: u.Name, Scheme: u.Signature, Tolerance: time.Duration(u.Tolerance),
-		Contracts: u.Contracts, Rate: upstream.Rate(u.Rate)}
+	d := upstream.Definition{Name: u.Name, Scheme: u.Signature,
+		Tolerance: time.Duration(u.Tolerance), Contracts: u.Contracts, Rate: upstream.Rate(u.Rate)}
 	if u.Tolerance == 0 {
 		d.Tolerance = time.Duration(defaultTolerance)
 	}
+
 	for _, key := range u.Keys {
 		d.Keys = append(d.Keys, string(key))
 	}
+
 	for _, one := range u.Secrets {
-		parsed, _ := upstream.ParseSecret(u.Signature, string(one)) // loadSettings has checked the secret
+		// loadSettings has checked the secret
+		parsed, _ := upstream.ParseSecret(u.Signature, string(one))
 		d.Secrets = append(d.Secrets, parsed)
 	}
+
 	if u.DailyQuota != nil {
 		d.DailyQuota = *u.DailyQuota
 	}
+
 	return d
 }
 
-// describeLimits returns one line with the upstream's name and limits. The line contains no key and no secret.
+// describeLimits returns one line with the upstream's name and limits. The line contains no key and
+// no secret.
 func (u *upstreamSettings) describeLimits() string {
 	d := u.newDefinition()
 	parts := []string{"only by a queue or a folder"}
@@ -123,15 +152,19 @@ func (u *upstreamSettings) describeLimits() string {
 	case u.Keys != nil:
 		parts[0] = fmt.Sprintf("keys: %d", len(u.Keys))
 	}
+
 	if len(d.Contracts) > 0 {
 		parts = append(parts, "contracts "+strings.Join(d.Contracts, " and "))
 	}
+
 	if d.Rate.Count > 0 {
 		parts = append(parts, d.Rate.String())
 	}
+
 	if d.DailyQuota > 0 {
 		parts = append(parts, fmt.Sprintf("%d a day", d.DailyQuota))
 	}
+
 	return u.Name + " (" + strings.Join(parts, ", ") + ")"
 }
 
@@ -142,21 +175,23 @@ func (s *Settings) upstreamNames() (names []string) {
 	return names
 }
 
-// newUpstreams returns the upstreams of the settings, or nil if the settings have none. The table has the
-// counters of the daily quotas.
+// newUpstreams returns the upstreams of the settings, or nil if the settings have none. The table
+// has the counters of the daily quotas.
 func (a *App) newUpstreams(table storage.Table) *upstream.Set {
 	if len(a.settings.Upstreams) == 0 {
 		return nil
 	}
+
 	var definitions []upstream.Definition
 	for _, u := range a.settings.Upstreams {
 		definitions = append(definitions, u.newDefinition())
 	}
+
 	return upstream.NewSet(definitions, table, time.Now, a.instruments.metrics)
 }
 
-// newFiler returns a filing.Filer, which checks messages and appends them to the log. The Filer enforces the limits of
-// the upstreams. If upstreams is nil, there are no limits.
+// newFiler returns a filing.Filer, which checks messages and appends them to the log. The Filer
+// enforces the limits of the upstreams. If upstreams is nil, there are no limits.
 func (a *App) newFiler(appender filing.Appender, upstreams *upstream.Set) *filing.Filer {
 	callbacks, _ := a.settings.callbackRules() // loadSettings has checked the rules
 	f := &filing.Filer{Contracts: a.contracts, Callbacks: callbacks, Log: appender,

@@ -19,8 +19,8 @@ import (
 // logLevel is the lowest level that is logged: debug, info, warn or error.
 type logLevel slog.Level
 
-var logLevels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn,
-	"error": slog.LevelError}
+var logLevels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo,
+	"warn": slog.LevelWarn, "error": slog.LevelError}
 
 // UnmarshalYAML implements yaml.NodeUnmarshaler.
 func (l *logLevel) UnmarshalYAML(n ast.Node) error {
@@ -39,8 +39,10 @@ type foldSettings struct{ rules fold.Rules }
 func (f *foldSettings) UnmarshalYAML(n ast.Node) error {
 	var names []string
 	if err := yaml.NodeToValue(n, &names, yaml.Strict()); err != nil {
-		return newValueError(n, "a list such as [case, accents, nfc]; leave fold out if no keys are folded")
+		return newValueError(n,
+			"a list such as [case, accents, nfc]; leave fold out if no keys are folded")
 	}
+
 	for i, name := range names {
 		one, err := fold.Parse([]string{name})
 		if err != nil {
@@ -50,12 +52,15 @@ func (f *foldSettings) UnmarshalYAML(n ast.Node) error {
 			}
 			return newValueError(at, "case, accents or nfc")
 		}
+
 		f.rules |= one
 	}
+
 	return nil
 }
 
-// rate is a number of events per second or per minute, written as 5/s or 90/m. The zero rate means no limit.
+// rate is a number of events per second or per minute, written as 5/s or 90/m. The zero rate means
+// no limit.
 type rate struct {
 	Count int
 	Per   time.Duration // one second or one minute
@@ -69,11 +74,14 @@ func (r *rate) UnmarshalYAML(n ast.Node) error {
 	if m == nil || strings.Trim(m[1], "0") == "" {
 		return newValueError(n, "a rate such as 5/s or 90/m")
 	}
+
 	count, err := strconv.Atoi(m[1])
 	if err != nil {
 		return err
 	}
+
 	r.Count, r.Per = count, map[string]time.Duration{"s": time.Second, "m": time.Minute}[m[2]]
+
 	return nil
 }
 
@@ -110,14 +118,17 @@ func (b *backoffSettings) checkValues() error {
 		}
 		return errors.New("delivery.backoff must have 0s < min ≤ max ≤ 1h")
 	}
+
 	for _, step := range b.steps {
 		if step <= 0 || step > duration(24*time.Hour) {
 			return errors.New("delivery.backoff: each wait must be above 0s and at most 1d")
 		}
 	}
+
 	if len(b.steps) == 0 {
 		return errors.New("delivery.backoff: the list is empty")
 	}
+
 	return nil
 }
 
@@ -148,13 +159,16 @@ func (d duration) String() string {
 	if d != 0 && d%day == 0 {
 		return fmt.Sprintf("%dd", d/day)
 	}
+
 	text := time.Duration(d).String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")
 	}
+
 	if strings.HasSuffix(text, "h0m") {
 		text = strings.TrimSuffix(text, "0m")
 	}
+
 	return text
 }
 
@@ -170,11 +184,14 @@ func (d *duration) UnmarshalYAML(n ast.Node) error {
 			return nil
 		}
 	}
+
 	v, err := time.ParseDuration(text)
 	if err != nil {
 		return newValueError(n, "a duration such as 30s, 5m or 7d")
 	}
+
 	*d = duration(v)
+
 	return nil
 }
 
@@ -190,16 +207,19 @@ func (s *byteSize) UnmarshalYAML(node ast.Node) error {
 			break
 		}
 	}
+
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 || n > 1<<32 {
 		return newValueError(node, "a size such as 1048576, 512KiB or 1MiB")
 	}
+
 	*s = byteSize(n * factor)
+
 	return nil
 }
 
-// newValueError returns the error of a value that cannot be read. Like the errors of the YAML parser, its text begins
-// with line and column.
+// newValueError returns the error of a value that cannot be read. Like the errors of the YAML
+// parser, its text begins with line and column.
 func newValueError(n ast.Node, want string) error {
 	at := n.GetToken()
 	return fmt.Errorf("[%d:%d] %s: %q is not %s", at.Position.Line, at.Position.Column,

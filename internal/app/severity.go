@@ -6,13 +6,15 @@ import (
 	"log/slog"
 )
 
-// severityHandler writes lines of level error to stderr, and all other lines to stdout. A Functions host ignores the
-// level in a line. It logs each line of stdout as Information, and each line of stderr as Error.
+// severityHandler writes lines of level error to stderr, and all other lines to stdout. A Functions
+// host ignores the level in a line. It logs each line of stdout as Information, and each line of
+// stderr as Error.
 type severityHandler struct{ stdout, stderr slog.Handler }
 
 func newSeverityHandler(stdout, stderr io.Writer, level slog.Leveler) severityHandler {
 	options := &slog.HandlerOptions{Level: level}
-	return severityHandler{slog.NewJSONHandler(stdout, options), slog.NewJSONHandler(stderr, options)}
+	return severityHandler{slog.NewJSONHandler(stdout, options),
+		slog.NewJSONHandler(stderr, options)}
 }
 
 // Enabled implements slog.Handler.

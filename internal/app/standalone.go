@@ -58,6 +58,7 @@ func ServeAlone(ctx context.Context, p Process, o StandaloneOptions) error {
 			a.closeAccount()
 		}
 	}
+
 	if err != nil {
 		for line := range strings.SplitSeq(err.Error(), "\n") {
 			log.Error("serve: not started", "err", line)
@@ -67,15 +68,16 @@ func ServeAlone(ctx context.Context, p Process, o StandaloneOptions) error {
 	defer a.closeAccount()
 	level.Set(slog.Level(a.settings.Log.Level))
 	a.startExport(ctx, export)
+
 	return a.serveAlone(ctx, alone, o, p.StartedAt)
 }
 
-// checkLanesTimeout limits checkLanes. A process starts although storage cannot be reached, and tries
-// again.
+// checkLanesTimeout limits checkLanes. A process starts although storage cannot be reached, and
+// tries again.
 const checkLanesTimeout = 2 * time.Second
 
-// checkLanes returns an error if storage has other lanes than the settings, or if everything was moved to
-// another store. Such a process would end as soon as it has started.
+// checkLanes returns an error if storage has other lanes than the settings, or if everything was
+// moved to another store. Such a process would end as soon as it has started.
 func (a *App) checkLanes(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkLanesTimeout)
 	defer cancel()
@@ -99,6 +101,7 @@ func (a *App) serveAlone(
 		a.log.Error("serve: cannot listen", "err", err)
 		return fmt.Errorf("listen on %s: %w", o.Listen, err)
 	}
+
 	base := alone.baseURL(listener.Addr())
 	a.log.Info(
 		"serve: started",
@@ -107,6 +110,7 @@ func (a *App) serveAlone(
 		"detail",
 		"listens on "+base+", "+alone.describe(),
 	)
+
 	if o.Listening != nil {
 		o.Listening(base)
 	}
@@ -118,6 +122,7 @@ func (a *App) serveAlone(
 	if err == nil {
 		reason = fmt.Sprint(context.Cause(ctx))
 	}
+
 	a.log.Info(
 		"serve: stopped",
 		"reason",
@@ -125,6 +130,7 @@ func (a *App) serveAlone(
 		"duration_ms",
 		time.Since(startedAt).Milliseconds(),
 	)
+
 	return logEnd(err, a.log)
 }
 
@@ -137,8 +143,10 @@ func (a *App) newStandalone(o StandaloneOptions) (*standalone, error) {
 		door: door.New(door.Config{Keys: keys, IsBehindProxy: o.IsBehindProxy, Page: dashboard.Base,
 			Now: time.Now, Log: a.log}),
 	}
+
 	problems := []error{door.CheckAddress(o.Listen, door.Protection{HasKeys: len(keys) > 0,
 		HasTLS: a.settings.TLS.isSet(), IsBehindProxy: o.IsBehindProxy})}
+
 	if a.settings.TLS.isSet() {
 		var err error
 		alone.certificates, err = door.OpenCertificates(
@@ -147,13 +155,16 @@ func (a *App) newStandalone(o StandaloneOptions) (*standalone, error) {
 			time.Now,
 			a.log,
 		)
+
 		problems = append(problems, err)
 	}
+
 	if err := errors.Join(problems...); err != nil {
 		return nil, err
 	}
 
 	a.door = alone.door
+
 	return alone, nil
 }
 
@@ -165,9 +176,11 @@ func (s *standalone) describe() string {
 	} else {
 		parts = append(parts, "asks for keys")
 	}
+
 	if s.door.IsBehindProxy {
 		parts = append(parts, "behind a proxy")
 	}
+
 	return strings.Join(parts, ", ")
 }
 
@@ -177,10 +190,12 @@ func (s *standalone) baseURL(address net.Addr) string {
 	if s.certificates != nil {
 		scheme = "https"
 	}
+
 	text := address.String()
 	if tcp, ok := address.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
 		text = net.JoinHostPort("localhost", fmt.Sprint(tcp.Port))
 	}
+
 	return scheme + "://" + text
 }
 
@@ -205,12 +220,14 @@ func guardRoutes(d *door.Door, table []route) (guarded []route) {
 			guarded = append(guarded, one)
 		}
 	}
+
 	for path, handler := range d.Pages() {
 		guarded = append(
 			guarded,
 			route{[]string{http.MethodGet, http.MethodPost}, path, "view", handler},
 		)
 	}
+
 	return guarded
 }
 
@@ -242,10 +259,12 @@ func (s *Server) startTriggers(ctx context.Context, r *running) {
 			s.log.Warn("serve: sweep incomplete", "err", err)
 		}
 	}
+
 	s.runInBackground(ctx, "serve: sweep", func() { trigger.EachMinute(ctx, time.Now, sweep) })
 	for _, q := range r.listTriggers() {
 		s.runInBackground(ctx, "serve: queue", func() { q.Run(ctx) })
 	}
+
 	if s.settings.Intake.RabbitMQ != nil {
 		consumer := s.newConsumer(r.appender, r.waker.Filed().Ring, r.upstreams)
 		s.runInBackground(ctx, "serve: broker", func() { consumer.Run(ctx) })

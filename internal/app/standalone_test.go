@@ -27,6 +27,7 @@ func newStandaloneHandler(t *testing.T, keys door.Keys) (*running, http.Handler)
 		r.log,
 		newRouter(r.log, guardRoutes(alone.door, r.listRoutes())),
 	)
+
 	return r, alone.newHandler(functions)
 }
 
@@ -50,6 +51,7 @@ func TestStandalone_EachAddressNeedsItsKey(t *testing.T) {
 		if one.methods != nil {
 			method = one.methods[0]
 		}
+
 		want, key := http.StatusUnauthorized, ""
 		switch {
 		case slices.Contains(triggers, one.path):
@@ -59,7 +61,9 @@ func TestStandalone_EachAddressNeedsItsKey(t *testing.T) {
 		case one.function != "view":
 			key = wrong
 		}
+
 		checked++
+
 		if got := requestAlone(h, method, path, key); got != want {
 			t.Errorf(
 				"%s %s: got %d without the key of %s, want %d",
@@ -71,34 +75,40 @@ func TestStandalone_EachAddressNeedsItsKey(t *testing.T) {
 			)
 		}
 	}
+
 	if checked < 40 {
 		t.Errorf("got %d addresses, want 40 at least", checked)
 	}
+
 	if got := requestAlone(h, http.MethodGet, "/api/health", ""); got == http.StatusUnauthorized {
 		t.Error("the health needs a key, want none")
 	}
+
 	for path, want := range map[string]int{"/": http.StatusSeeOther,
-		dashboard.Base + "/assets/app.css": http.StatusOK, dashboard.Base + "/sign-in": http.StatusOK} {
+		dashboard.Base + "/assets/app.css": http.StatusOK,
+		dashboard.Base + "/sign-in":        http.StatusOK} {
 		if got := requestAlone(h, http.MethodGet, path, ""); got != want {
 			t.Errorf("GET %s: got %d without a key, want %d", path, got, want)
 		}
 	}
 }
 
-// The functions that need a key, and those that need none, are the same as under a host: function.json
-// has the level of each.
+// The functions that need a key, and those that need none, are the same as under a host:
+// function.json has the level of each.
 func TestStandalone_NeedsTheKeysOfAHost(t *testing.T) {
 	t.Parallel()
 	names, err := filepath.Glob("../../functions/*/function.json")
 	if err != nil || len(names) < 10 {
 		t.Fatalf("got %d functions and the error %v", len(names), err)
 	}
+
 	var keyed, public []string
 	for _, name := range names {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		function := filepath.Base(filepath.Dir(name))
 		switch {
 		case strings.Contains(string(text), `"authLevel": "function"`):
@@ -107,11 +117,15 @@ func TestStandalone_NeedsTheKeysOfAHost(t *testing.T) {
 			public = append(public, function)
 		}
 	}
+
 	if known := slices.Sorted(slices.Values(door.Functions)); !slices.Equal(keyed, known) {
-		t.Errorf("got %q as functions with keys in function.json, want those of door.Functions %q", keyed, known)
+		t.Errorf("got %q as functions with keys in function.json, want those of door.Functions %q",
+			keyed, known)
 	}
+
 	if !slices.Equal(public, door.Public) {
-		t.Errorf("got %q as functions without keys in function.json, want those of door.Public %q", public, door.Public)
+		t.Errorf("got %q as functions without keys in function.json, want those of door.Public %q",
+			public, door.Public)
 	}
 }
 
@@ -125,6 +139,7 @@ func TestLoadSettings_Keys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	keys, _ := door.ParseKeys(s.Keys)
 	if len(keys["view"]) != 2 || len(keys["write"]) != 1 || !keys.Open("receive", "second") {
 		t.Errorf(
@@ -147,6 +162,7 @@ func TestLoadSettings_WrongDoor(t *testing.T) {
 			t.Errorf("%q: got the error %v, want one with %q", text, err, want)
 		}
 	}
+
 	if _, err := loadSettings(newEnvironment(t, minimal, "WEIR_KEY_VIEW", "x")); err == nil {
 		t.Error("got no error for a wrong variable WEIR_KEY_VIEW")
 	}
@@ -159,10 +175,13 @@ func TestLoadSettings_Folder(t *testing.T) {
 	if s, err := loadSettings(alone); err != nil || s.Data != "/data" {
 		t.Errorf("got the folder %q and the error %v, want /data", s.Data, err)
 	}
-	hosted := newEnvironment(t, minimal, DataVariable, "/data", hostPortName, "1", "WEIR_PREFIX", "weir")
+
+	hosted := newEnvironment(t, minimal, DataVariable, "/data", hostPortName, "1",
+		"WEIR_PREFIX", "weir")
 	if s, err := loadSettings(hosted); err != nil || s.Data != "" || s.Storage == "" {
 		t.Errorf("got the folder %q and the error %v, want the account under a host", s.Data, err)
 	}
+
 	files := newEnvironment(t, minimal+"intake: { files: {} }\n", DataVariable, "/data")
 	if _, err := loadSettings(files); err == nil || !strings.Contains(err.Error(), "intake.files") {
 		t.Errorf("got the error %v, want one about intake.files", err)

@@ -6,8 +6,8 @@ import (
 	"weir/internal/weir"
 )
 
-// submissions counts what arrives by one way in: the refused submissions in the metrics and the history, and the
-// senders of posts in the history. The history shows the counts of all instances.
+// submissions counts what arrives by one way in: the refused submissions in the metrics and the
+// history, and the senders of posts in the history. The history shows the counts of all instances.
 type submissions struct {
 	*instruments
 	way string // see history.Refusal

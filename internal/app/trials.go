@@ -23,36 +23,44 @@ import (
 
 // Trials makes attempts for messages that are not stored.
 type Trials struct {
-	app       *App
-	variables map[string]string                 // maps a value to the text ${NAME} that replaces the value
-	isLive    bool                              // true = requests without a given answer go to the CMS
-	record    func(step string, a trial.Answer) // called with each answer of the CMS; nil = not called
+	app *App
+	// maps a value to the text ${NAME} that replaces the value
+	variables map[string]string
+	// true = requests without a given answer go to the CMS
+	isLive bool
+	// called with each answer of the CMS; nil = not called
+	record func(step string, a trial.Answer)
 }
 
 // OpenTrials reads the settings. Trials need no storage.
 //
-// The caller of Try can give the answers to the requests of a trial. In a live trial, the other requests go to the CMS.
-// So a live trial needs the variables of weir.yaml. Trials that are not live need no variables: their requests show
-// ${NAME} in place of each variable's value.
+// The caller of Try can give the answers to the requests of a trial. In a live trial, the other
+// requests go to the CMS. So a live trial needs the variables of weir.yaml. Trials that are not
+// live need no variables: their requests show ${NAME} in place of each variable's value.
 func OpenTrials(env func(string) string, isLive bool) (*Trials, error) {
 	if isLive {
 		a, err := openForTrials(env, false)
 		return &Trials{app: a, isLive: true}, err
 	}
+
 	a, found, variables := openWithStandIns(env)
 	if err := errors.Join(found.settings, found.contracts, found.cms); err != nil {
 		return nil, err
 	}
+
 	return &Trials{app: a, variables: variables}, nil
 }
 
-// openWithStandIns returns an App without storage and without sign-in, with a stand-in for the value of each variable
-// that weir.yaml names. variables maps these stand-ins, and actual values, to the texts ${NAME}.
-func openWithStandIns(env func(string) string) (a *App, found problems, variables map[string]string) {
+// openWithStandIns returns an App without storage and without sign-in, with a stand-in for the
+// value of each variable that weir.yaml names. variables maps these stand-ins, and actual values,
+// to the texts ${NAME}.
+func openWithStandIns(env func(string) string) (a *App, found problems,
+	variables map[string]string) {
 	text, err := readSettingsFile(configPath(env))
 	if err != nil {
 		return nil, problems{settings: err}, nil
 	}
+
 	names := namedVariables(text)
 	variables = map[string]string{}
 	standIn := func(name string) string {
@@ -66,20 +74,26 @@ func openWithStandIns(env func(string) string) (a *App, found problems, variable
 	if a, found = prepareForTrials(standIn, true); found.isNone() {
 		return a, found, variables
 	}
-	// Some settings need a number or a duration, and a stand-in is neither. So the second try uses the actual value of
-	// each variable that is set, and looks for a stand-in that fits each other one.
+
+	// Some settings need a number or a duration, and a stand-in is neither. So the second try uses
+	// the actual value of each variable that is set, and looks for a stand-in that fits each other
+	// one.
 	fitting := map[string]string{}
 	actual := func(name string) string {
 		value := env(name)
 		if !slices.Contains(names, name) {
 			return value
 		}
+
 		if value = cmp.Or(value, fitting[name]); value == "" {
 			return standIn(name)
 		}
+
 		variables[value] = "${" + name + "}"
+
 		return value
 	}
+
 	a, found = prepareForTrials(actual, true)
 	for hasFitted := true; hasFitted && !found.isNone(); {
 		hasFitted = false
@@ -87,20 +101,24 @@ func openWithStandIns(env func(string) string) (a *App, found problems, variable
 			if env(name) != "" || fitting[name] != "" || found.isNone() {
 				continue
 			}
+
 			before := found.firstPosition()
 			for _, fitting[name] = range []string{"1m", "1", "1MiB", "1/s", ""} {
-				if a, found = prepareForTrials(actual, true); found.isNone() || found.firstPosition() != before {
+				if a, found = prepareForTrials(actual, true); found.isNone() ||
+					found.firstPosition() != before {
 					hasFitted = true
 					break
 				}
 			}
 		}
 	}
+
 	return a, found, variables
 }
 
-// firstPosition returns the position of the first problem of the settings, such as [5:40]. The reading of weir.yaml ends
-// with the first value of a wrong type. So another position means that the type of the former value is right.
+// firstPosition returns the position of the first problem of the settings, such as [5:40]. The
+// reading of weir.yaml ends with the first value of a wrong type. So another position means that
+// the type of the former value is right.
 func (p problems) firstPosition() string {
 	_, text, _ := strings.Cut(fmt.Sprint(p.settings), "[")
 	position, _, _ := strings.Cut(text, "]")
@@ -116,11 +134,12 @@ func namedVariables(text string) []string {
 	return names
 }
 
-// standInOf returns a stand-in for a variable's value. The stand-in is valid as an address and as a text.
+// standInOf returns a stand-in for a variable's value. The stand-in is valid as an address and as a
+// text.
 func standInOf(name string) string { return "https://" + name + ".variable.invalid" }
 
-// openForTrials returns an App without storage. If withoutSignIn is true, the App ignores delivery.signIn and
-// delivery.tls, so it is only for trials that send no request to the CMS.
+// openForTrials returns an App without storage. If withoutSignIn is true, the App ignores
+// delivery.signIn and delivery.tls, so it is only for trials that send no request to the CMS.
 func openForTrials(env func(string) string, withoutSignIn bool) (*App, error) {
 	a, found := prepareForTrials(env, withoutSignIn)
 	return a, errors.Join(found.settings, found.contracts, found.cms)
@@ -137,8 +156,10 @@ func prepareForTrials(env func(string) string, withoutSignIn bool) (*App, proble
 		case DataVariable:
 			return "" // another process may have the folder open
 		}
+
 		return env(name)
 	}
+
 	a, found := prepareAppWith(local, slog.New(slog.DiscardHandler),
 		appOptions{withoutSignIn: withoutSignIn})
 	a.closeAccount()
@@ -148,8 +169,8 @@ func prepareForTrials(env func(string) string, withoutSignIn bool) (*App, proble
 // RecordAnswers makes later trials call record with each answer of the CMS.
 func (t *Trials) RecordAnswers(record func(step string, a trial.Answer)) { t.record = record }
 
-// Try makes one attempt for a body. Requests get the given answers instead of the CMS's answers. If the contract
-// refuses the body, the returned trial has the problems.
+// Try makes one attempt for a body. Requests get the given answers instead of the CMS's answers. If
+// the contract refuses the body, the returned trial has the problems.
 func (t *Trials) Try(ctx context.Context, contentType string, body []byte,
 	answers trial.Answers) trial.Trial {
 	checked, err := t.app.contracts.Check(ctx, contentType, body)
@@ -157,33 +178,41 @@ func (t *Trials) Try(ctx context.Context, contentType string, body []byte,
 	if err != nil || len(checked.Problems) > 0 {
 		return describeRefusal(&m, checked.Problems, err)
 	}
+
 	m.ID, m.AcceptedAt = newTrialID(t.isLive), trialTime
 	if t.isLive {
 		m.AcceptedAt = time.Now()
 	}
+
 	runner := t.app.newTrialRunner(t.isLive, t.variables, t.record)
 	mask, hideSecrets := redact.MaskOf(ctx, t.app.contracts, &m), runner.Secrets.Hide
 	runner.Secrets.Hide = func(text string) string { return mask.Hide(hideSecrets(text)) }
-	tried := runner.RunTrial(ctx, weir.Delivery{Message: &m, Fence: 1, Attempt: 1, Hide: mask.Hide}, answers)
+	tried := runner.RunTrial(ctx,
+		weir.Delivery{Message: &m, Fence: 1, Attempt: 1, Hide: mask.Hide}, answers)
 	tried.Warnings = t.app.warnLookUps([]string{m.Contract})
+
 	return tried
 }
 
 // Check checks a body against the contracts, and returns the message or the problems.
-func (t *Trials) Check(ctx context.Context, contentType string, body []byte) (contract.Checked, error) {
+func (t *Trials) Check(ctx context.Context, contentType string,
+	body []byte) (contract.Checked, error) {
 	return t.app.contracts.Check(ctx, contentType, body)
 }
 
-// CompareText returns the values of a body whose text differs from the text that earlier versions read.
-func (t *Trials) CompareText(ctx context.Context, contentType string, body []byte) ([]contract.TextDifference, error) {
+// CompareText returns the values of a body whose text differs from the text that earlier versions
+// read.
+func (t *Trials) CompareText(ctx context.Context, contentType string,
+	body []byte) ([]contract.TextDifference, error) {
 	return t.app.contracts.CompareText(ctx, contentType, body, t.app.sender.Selections)
 }
 
-// trialTime is the time of acceptance in trials that are not live. A fixed time gives repeated trials equal requests.
+// trialTime is the time of acceptance in trials that are not live. A fixed time gives repeated
+// trials equal requests.
 var trialTime = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// newTrialID returns a message id for a trial. The id of a live trial is unique. Otherwise the CMS could take the trial
-// for a repeat of an earlier trial.
+// newTrialID returns a message id for a trial. The id of a live trial is unique. Otherwise the CMS
+// could take the trial for a repeat of an earlier trial.
 func newTrialID(isLive bool) weir.ID {
 	id := weir.ID{Epoch: 1, Seq: 1, Nonce: strings.Repeat("0", 20)}
 	if isLive {
@@ -196,8 +225,8 @@ func newTrialID(isLive bool) weir.ID {
 
 // describeRefusal returns the trial of a message that its contract refuses.
 func describeRefusal(m *weir.Message, problems []weir.Problem, err error) trial.Trial {
-	t := trial.Trial{Contract: m.Contract, Key: m.Key, Version: m.Version, DueAt: m.DueAt, Verdict: trial.Refused,
-		Problems: problems}
+	t := trial.Trial{Contract: m.Contract, Key: m.Key, Version: m.Version, DueAt: m.DueAt,
+		Verdict: trial.Refused, Problems: problems}
 	var e *weir.Error
 	if errors.As(err, &e) {
 		t.Reason = e.Message
@@ -208,9 +237,11 @@ func describeRefusal(m *weir.Message, problems []weir.Problem, err error) trial.
 // newTrialRunner returns a runner of trials. For variables and record, see Trials.
 func (a *App) newTrialRunner(isLive bool, variables map[string]string,
 	record func(string, trial.Answer)) *trial.Runner {
-	r := &trial.Runner{Sender: a.sender, Now: time.Now, Record: record, SignsIn: a.settings.Delivery.SignIn.isSet(),
+	r := &trial.Runner{Sender: a.sender, Now: time.Now, Record: record,
+		SignsIn:     a.settings.Delivery.SignIn.isSet(),
 		HasContract: a.contractNames().Has, Secrets: trial.Secrets{Hide: a.newTrialMask(variables),
 			Headers: slices.Collect(maps.Keys(a.settings.Delivery.Headers))}}
+
 	if base, err := url.Parse(a.settings.Delivery.URL); err == nil {
 		for name := range base.Query() {
 			if !strings.Contains(base.Query().Get(name), "{") {
@@ -218,24 +249,29 @@ func (a *App) newTrialRunner(isLive bool, variables map[string]string,
 			}
 		}
 	}
+
 	if isLive {
 		r.Live = a.transport
 	}
+
 	return r
 }
 
-// newTrialMask returns a function that hides secrets in the texts of a trial. For variables, see Trials.
+// newTrialMask returns a function that hides secrets in the texts of a trial. For variables, see
+// Trials.
 func (a *App) newTrialMask(variables map[string]string) func(string) string {
 	placeholders := newPlaceholders(variables)
 	base, _ := url.Parse(a.settings.Delivery.URL) // cms.CheckTarget has checked the address
 	secrets := cms.NewSecrets(base, a.settings.cmsHeaders(), func() []string {
-		return slices.DeleteFunc(a.currentSecrets(), func(value string) bool { return variables[value] != "" })
+		return slices.DeleteFunc(a.currentSecrets(),
+			func(value string) bool { return variables[value] != "" })
 	})
+
 	return func(text string) string { return secrets.Hide(placeholders.Replace(text)) }
 }
 
-// newPlaceholders returns a replacer that replaces the variables' values by ${NAME}. If one value is the beginning of
-// another value, the replacer takes the longer value.
+// newPlaceholders returns a replacer that replaces the variables' values by ${NAME}. If one value
+// is the beginning of another value, the replacer takes the longer value.
 func newPlaceholders(variables map[string]string) *strings.Replacer {
 	const shortest = 4 // many texts contain a shorter value by chance
 	var values []string
@@ -244,6 +280,7 @@ func newPlaceholders(variables map[string]string) *strings.Replacer {
 			values = append(values, value)
 		}
 	}
+
 	slices.SortFunc(values, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
 	var pairs []string
 	for _, value := range values {
@@ -251,5 +288,6 @@ func newPlaceholders(variables map[string]string) *strings.Replacer {
 			pairs = append(pairs, form, variables[value])
 		}
 	}
+
 	return strings.NewReplacer(pairs...)
 }

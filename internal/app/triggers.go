@@ -24,6 +24,7 @@ func (r *running) listTriggers() []*trigger.Queue {
 		Observer: r.instruments,
 		Logger:   r.log,
 	}
+
 	queues := []*trigger.Queue{
 		{
 			Function: "process",
@@ -41,18 +42,24 @@ func (r *running) listTriggers() []*trigger.Queue {
 			Log:      r.log,
 		},
 	}
+
 	if r.inbox != nil {
 		take := r.newInboxFunction()
 		queues = append(
 			queues,
 			&trigger.Queue{Function: "inbox", Binding: "event", Messages: r.account.InboxEvents(),
-				Call: func(ctx context.Context, in invoke.Invocation) error { return take.Take(ctx, in) }, Log: r.log},
+				Call: func(ctx context.Context, in invoke.Invocation) error {
+					return take.Take(ctx,
+						in)
+				}, Log: r.log},
 		)
 	}
+
 	if r.settings.Data != "" {
 		for _, q := range queues {
 			q.MaxPause = folderPause
 		}
 	}
+
 	return queues
 }

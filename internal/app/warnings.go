@@ -12,44 +12,55 @@ import (
 func (s *Settings) listWarnings() []string {
 	warnings := s.warnCallbacks()
 	if IsClearText(s.Delivery.URL) {
-		warnings = append(warnings, "delivery.url is http: messages, and the secrets of delivery.url and "+
-			"delivery.headers, cross the network unencrypted; use https")
+		warnings = append(warnings,
+			"delivery.url is http: messages, and the secrets of delivery.url and "+
+				"delivery.headers, cross the network unencrypted; use https")
 	}
+
 	if hasClearTextStorage(string(s.Storage)) {
-		warnings = append(warnings, "AzureWebJobsStorage names http addresses: messages cross the network "+
-			"unencrypted; use DefaultEndpointsProtocol=https")
+		warnings = append(warnings,
+			"AzureWebJobsStorage names http addresses: messages cross the network "+
+				"unencrypted; use DefaultEndpointsProtocol=https")
 	}
+
 	if f := s.Intake.Files; f != nil && len(s.Upstreams) > 0 && f.Others != refuseOthers {
-		warnings = append(warnings, "intake.files takes files outside of its folders, and they have no upstream: an "+
-			"upstream that can write to the container evades its contracts and limits by writing beside its folder; "+
-			"write others: refuse")
+		warnings = append(warnings,
+			"intake.files takes files outside of its folders, and they have no upstream: an "+
+				"upstream that can write to the container evades its contracts and limits by writing beside its folder; "+
+				"write others: refuse")
 	}
+
 	for _, c := range s.Contracts {
 		if c.Supersede && c.VersionMax == "" {
-			warnings = append(warnings, fmt.Sprintf("contract %s supersedes by version and has no versionMax: after "+
-				"one version that is too high by mistake, Weir writes no correct version of that key", c.Name))
+			warnings = append(warnings,
+				fmt.Sprintf("contract %s supersedes by version and has no versionMax: after "+
+					"one version that is too high by mistake, Weir writes no correct version of that key", c.Name))
 		}
 	}
+
 	return warnings
 }
 
-// warnLookUps returns a warning for each look-up of a contract that may find another key's item, and for each rule that
-// compares a value which no answer has. If names is not nil, it has the contracts to look at.
+// warnLookUps returns a warning for each look-up of a contract that may find another key's item,
+// and for each rule that compares a value which no answer has. If names is not nil, it has the
+// contracts to look at.
 func (a *App) warnLookUps(names []string) (warnings []string) {
 	if a.sender == nil {
 		return nil
 	}
+
 	for _, c := range a.settings.contractsWithSteps() {
 		if names == nil || slices.Contains(names, c.Name) {
 			warnings = append(warnings, a.sender.WarnLookUps(c.Name)...)
 			warnings = append(warnings, a.sender.WarnUnselected(c.Name)...)
 		}
 	}
+
 	return warnings
 }
 
-// IsClearText reports whether requests to an address cross the network without encryption. Requests to a loopback
-// address do not cross the network.
+// IsClearText reports whether requests to an address cross the network without encryption. Requests
+// to a loopback address do not cross the network.
 func IsClearText(address string) bool {
 	address, _, _ = strings.Cut(address, "{") // only the path and the query can have placeholders
 	u, err := url.Parse(address)
@@ -61,8 +72,8 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// hasClearTextStorage reports whether requests to the storage of a connection string cross the network without
-// encryption.
+// hasClearTextStorage reports whether requests to the storage of a connection string cross the
+// network without encryption.
 func hasClearTextStorage(connection string) bool {
 	protocol, account, explicit := "", "", 0
 	for part := range strings.SplitSeq(connection, ";") {
@@ -79,5 +90,6 @@ func hasClearTextStorage(connection string) bool {
 			}
 		}
 	}
+
 	return strings.EqualFold(protocol, "http") && account != "" && explicit == 0
 }

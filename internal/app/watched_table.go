@@ -9,9 +9,9 @@ import (
 	"weir/internal/storage"
 )
 
-// watchedTable calls the function "lost" when a request finds that the table was removed. The process must then end,
-// because it has fences and sequence numbers of the removed table in memory. These numbers would be wrong in a new
-// table.
+// watchedTable calls the function "lost" when a request finds that the table was removed. The
+// process must then end, because it has fences and sequence numbers of the removed table in memory.
+// These numbers would be wrong in a new table.
 type watchedTable struct {
 	storage.Table
 	lost func(error)
@@ -19,7 +19,8 @@ type watchedTable struct {
 
 func (t watchedTable) reportLoss(err error) {
 	if errors.Is(err, storage.ErrGone) {
-		t.lost(fmt.Errorf("%w: the process ends, to begin anew with an empty table: %w", lane.ErrReplaced, err))
+		t.lost(fmt.Errorf("%w: the process ends, to begin anew with an empty table: %w",
+			lane.ErrReplaced, err))
 	}
 }
 
@@ -38,7 +39,8 @@ func (t watchedTable) Range(ctx context.Context, q storage.Query) (storage.Page,
 }
 
 // Transact implements storage.Table.
-func (t watchedTable) Transact(ctx context.Context, partition string, ops []storage.Op) ([]storage.ETag, error) {
+func (t watchedTable) Transact(ctx context.Context, partition string,
+	ops []storage.Op) ([]storage.ETag, error) {
 	etags, err := t.Table.Transact(ctx, partition, ops)
 	t.reportLoss(err)
 	return etags, err

@@ -19,7 +19,8 @@ var quiet = slog.New(slog.DiscardHandler)
 // encode returns the detail of an entry about a key.
 func encode(t *testing.T, key, reason string) string {
 	t.Helper()
-	text, err := json.Marshal(map[string]any{"filter": map[string]any{"key": key}, "reason": reason})
+	text, err := json.Marshal(map[string]any{"filter": map[string]any{"key": key},
+		"reason": reason})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,26 +48,32 @@ func TestLog_ReadsEntriesOnly(t *testing.T) {
 	}
 }
 
-// The clean-up removes the rows of the index with the entries, also if some of these rows are missing.
+// The clean-up removes the rows of the index with the entries, also if some of these rows are
+// missing.
 func TestLog_RemoveExpiredRemovesTheIndex(t *testing.T) {
 	t.Parallel()
 	l, c, _ := newLog(t)
 	for i := range 300 {
-		l.Record(t.Context(), audit.Entry{Action: "old", Subject: fmt.Sprint("s", i), Detail: encode(t, "/a", "")})
+		l.Record(t.Context(), audit.Entry{Action: "old", Subject: fmt.Sprint("s", i),
+			Detail: encode(t, "/a", "")})
 	}
+
 	for i, row := range rowsOf(t, l) {
 		if row.Key > ":" && i%50 == 0 {
-			_, err := l.Table.Transact(t.Context(), "audit", []storage.Op{{Kind: storage.Delete, Key: row.Key}})
+			_, err := l.Table.Transact(t.Context(), "audit",
+				[]storage.Op{{Kind: storage.Delete, Key: row.Key}})
 			if err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
+
 	c.now = c.now.Add(31 * 24 * time.Hour)
 	l.Record(t.Context(), audit.Entry{Action: "new", Subject: "s"})
 	if done, err := l.RemoveExpired(t.Context()); !done || err != nil {
 		t.Errorf("got done %t, %v, want true and no error", done, err)
 	}
+
 	for _, row := range rowsOf(t, l) {
 		if row.Key > ":" && !strings.HasSuffix(row.Key, rowsOf(t, l)[0].Key) {
 			t.Errorf("got the row %s, want only rows of the new entry", row.Key)
@@ -82,12 +89,15 @@ func TestLog_RemoveExpiredIsNotDone(t *testing.T) {
 	for range n {
 		l.Record(t.Context(), audit.Entry{Action: "old"})
 	}
+
 	c.now = c.now.Add(31 * 24 * time.Hour)
+
 	for i, want := range []bool{false, true} {
 		if done, err := l.RemoveExpired(t.Context()); done != want || err != nil {
 			t.Errorf("call %d: got done %t, %v, want %t and no error", i+1, done, err, want)
 		}
 	}
+
 	if got := readAll(t, l, audit.Query{Limit: 500}); len(got) != 0 {
 		t.Errorf("got %d entries, want none", len(got))
 	}
@@ -100,6 +110,7 @@ func TestLog_RemoveExpiredLeavesARefusedEntry(t *testing.T) {
 	for range 250 {
 		l.Record(t.Context(), audit.Entry{Action: "old", Subject: "s"})
 	}
+
 	refused := rowsOf(t, l)[100].Key
 	faults := storagetest.NewFaults()
 	faults.Set(func(c storagetest.Call) storagetest.Fault {
@@ -111,12 +122,13 @@ func TestLog_RemoveExpiredLeavesARefusedEntry(t *testing.T) {
 		}
 		return storagetest.Fault{}
 	})
+
 	l.Table = faults.Table(l.Table)
 	c.now = c.now.Add(31 * 24 * time.Hour)
 	done, err := l.RemoveExpired(t.Context())
 	got := readAll(t, l, audit.Query{Limit: 500})
 	if !done || !storage.Is(err, storage.Other) || len(got) != 1 {
-		t.Errorf("got done %t, %v and %d entries, want the refusal, and the refused entry alone", done,
-			err, len(got))
+		t.Errorf("got done %t, %v and %d entries, want the refusal, and the refused entry alone",
+			done, err, len(got))
 	}
 }

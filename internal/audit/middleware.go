@@ -11,30 +11,35 @@ import (
 	"weir/internal/httpio"
 )
 
-// change describes one kind of request. The entry of a request has only the parameters and fields that are named here,
-// and the names are exact: the detail must never have a function key or a message's body, in whatever spelling.
+// change describes one kind of request. The entry of a request has only the parameters and fields
+// that are named here, and the names are exact: the detail must never have a function key or a
+// message's body, in whatever spelling.
 type change struct {
 	action     string   // "" = the request changes nothing
 	parameters []string // parameters of the query; the Wrapper refuses all others
-	fields     []string // fields of the JSON body with simple values; "filter.key" is a field of the object "filter"
+	// fields of the JSON body with simple values; "filter.key" is a field of the object "filter"
+	fields []string
 }
 
 // changes has each change and the reveal, by the request's method and path pattern.
 var changes = map[string]change{
-	"DELETE /api/messages/{id}":          {"cancel", []string{"reason"}, nil},
-	"PATCH /api/messages/{id}":           {"move", nil, []string{"deliverAt"}},
-	"POST /api/messages/{id}/cancel":     {"cancel", []string{"reason"}, nil},
-	"POST /api/messages/{id}/replay":     {"replay", []string{"force"}, nil},
-	"POST /api/messages/{id}/edit":       {"edit", []string{"force", "note"}, nil},
-	"POST /api/messages/{id}/erase":      {"erase", nil, nil},
-	"POST /api/messages/{id}/reveal":     {"reveal", []string{"which", "as"}, nil},
-	"POST /api/messages/{id}/discard":    {"discard", []string{"reason"}, nil},
-	"POST /api/cancellations":            {"cancel.many", nil, append(bulkFields, "filter.keyPrefix", "filter.stage")},
-	"POST /api/discards":                 {"discard.many", nil, append(bulkFields, "filter.fingerprint")},
-	"POST /api/replays":                  {"replay.many", nil, append(bulkFields, replayFields...)},
-	"DELETE /api/replays/{id}":           {"replay.stop", nil, nil},
-	"DELETE /api/batches/{id}":           {"batch.cancel", nil, nil},
-	"POST /api/pause":                    {"pause", nil, []string{"all", "lane", "key", "reason", "until", "for"}},
+	"DELETE /api/messages/{id}":       {"cancel", []string{"reason"}, nil},
+	"PATCH /api/messages/{id}":        {"move", nil, []string{"deliverAt"}},
+	"POST /api/messages/{id}/cancel":  {"cancel", []string{"reason"}, nil},
+	"POST /api/messages/{id}/replay":  {"replay", []string{"force"}, nil},
+	"POST /api/messages/{id}/edit":    {"edit", []string{"force", "note"}, nil},
+	"POST /api/messages/{id}/erase":   {"erase", nil, nil},
+	"POST /api/messages/{id}/reveal":  {"reveal", []string{"which", "as"}, nil},
+	"POST /api/messages/{id}/discard": {"discard", []string{"reason"}, nil},
+	"POST /api/cancellations": {"cancel.many", nil,
+		append(bulkFields, "filter.keyPrefix", "filter.stage")},
+	"POST /api/discards": {"discard.many", nil,
+		append(bulkFields, "filter.fingerprint")},
+	"POST /api/replays":        {"replay.many", nil, append(bulkFields, replayFields...)},
+	"DELETE /api/replays/{id}": {"replay.stop", nil, nil},
+	"DELETE /api/batches/{id}": {"batch.cancel", nil, nil},
+	"POST /api/pause": {"pause", nil,
+		[]string{"all", "lane", "key", "reason", "until", "for"}},
 	"POST /api/resume":                   {"resume", nil, []string{"all", "lane", "key"}},
 	"POST /api/versions/forget":          {"version.forget", nil, []string{"key", "contract"}},
 	"POST /api/remembered/forget":        {"remembered.forget", nil, []string{"key", "contract"}},
@@ -47,11 +52,11 @@ var changes = map[string]change{
 }
 
 var (
-	bulkFields = slices.Clip([]string{"reason", "dryRun", "filter.all", "filter.key", "filter.contract", "filter.lane",
-		"filter.from", "filter.to"})
+	bulkFields = slices.Clip([]string{"reason", "dryRun", "filter.all", "filter.key",
+		"filter.contract", "filter.lane", "filter.from", "filter.to"})
 	replayFields   = []string{"force", "ratePerMinute", "stopAtErrorRate", "filter.fingerprint"}
-	scheduleFields = []string{"name", "cron", "timeZone", "messageId", "contentType", "overlap", "missed", "paused",
-		"start", "end"}
+	scheduleFields = []string{"name", "cron", "timeZone", "messageId", "contentType", "overlap",
+		"missed", "paused", "start", "end"}
 )
 
 // Wrapper records the changes that requests make.
@@ -59,22 +64,27 @@ type Wrapper struct {
 	Log *Log
 	// SignIn has the paths on which the platform authenticates users.
 	SignIn SignIn
-	// Proofs checks the proofs of sign-in that the page sends to open paths; nil = a proof is ignored.
+	// Proofs checks the proofs of sign-in that the page sends to open paths; nil = a proof is
+	// ignored.
 	Proofs *Proofs
 	// Pace limits the changes of each key; nil = no limit.
 	Pace *Pace
 }
 
-// SignIn describes the sign-in in front of the app. On a path that needs sign-in, the platform sets the header
-// X-MS-CLIENT-PRINCIPAL-NAME. On all other paths, any client can send the header, so it proves no identity there.
+// SignIn describes the sign-in in front of the app. On a path that needs sign-in, the platform sets
+// the header X-MS-CLIENT-PRINCIPAL-NAME. On all other paths, any client can send the header, so it
+// proves no identity there.
 type SignIn struct {
 	IsRequired bool
-	OpenPaths  []string // paths that need no sign-in; an element that ends in "/*" is all paths below
+	// paths that need no sign-in; an element that ends in "/*" is all paths below
+	OpenPaths []string
 }
 
 // DefaultOpenPaths are the open paths of the template; see infra/main.bicep.
-var DefaultOpenPaths = []string{"/api/batches", "/api/batches/*", "/api/health", "/api/messages", "/api/messages/*",
-	"/api/metrics", "/api/openapi.json", "/api/openapi.yaml", "/api/schedules", "/api/schedules/*", "/api/validate"}
+var DefaultOpenPaths = []string{"/api/batches", "/api/batches/*", "/api/health", "/api/messages",
+	"/api/messages/*",
+	"/api/metrics", "/api/openapi.json", "/api/openapi.yaml", "/api/schedules", "/api/schedules/*",
+	"/api/validate"}
 
 // protects reports whether the platform authenticates the sender of each request to the path.
 func (s SignIn) protects(path string) bool {
@@ -86,27 +96,32 @@ func (s SignIn) protects(path string) bool {
 	})
 }
 
-// Wrap returns a handler that passes requests on to next, and records each change before the answer, but no dry run. A
-// status below 300 means that the request made a change. A status of 500 or more means that the request possibly made a
-// change, so the handler records this request, too. The parameter "function" becomes Entry.Function.
+// Wrap returns a handler that passes requests on to next, and records each change before the
+// answer, but no dry run. A status below 300 means that the request made a change. A status of 500
+// or more means that the request possibly made a change, so the handler records this request, too.
+// The parameter "function" becomes Entry.Function.
 //
-// The handler refuses a change of a key that makes too many; see Pace. It also refuses a change with a query parameter
-// that the change does not have: it would have no effect, and no entry would show it.
+// The handler refuses a change of a key that makes too many; see Pace. It also refuses a change
+// with a query parameter that the change does not have: it would have no effect, and no entry would
+// show it.
 func (w Wrapper) Wrap(function string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet || r.Method == http.MethodHead {
 			next.ServeHTTP(rw, r)
 			return
 		}
+
 		c := changeOf(r)
 		if err := httpio.CheckQuery(r, c.parameters...); err != nil {
 			httpio.WriteError(rw, r, w.Log.Logger, err)
 			return
 		}
+
 		if c.action == "" {
 			next.ServeHTTP(rw, r)
 			return
 		}
+
 		author := w.identify(r)
 		r.Header.Del(ProofHeader) // the handlers refuse headers that they do not know
 		keyID := author.KeyID
@@ -114,6 +129,7 @@ func (w Wrapper) Wrap(function string, next http.Handler) http.Handler {
 			httpio.WriteError(rw, r, w.Log.Logger, err)
 			return
 		}
+
 		body := &capturedBody{ReadCloser: r.Body}
 		r.Body = body
 		rec := &recordingWriter{ResponseWriter: rw, record: func(status int) {
@@ -124,12 +140,13 @@ func (w Wrapper) Wrap(function string, next http.Handler) http.Handler {
 				}
 			}
 		}}
+
 		next.ServeHTTP(rec, r)
 	})
 }
 
-// changeOf returns the change of a request. If the map "changes" has no entry for the request, the action is the method
-// and the pattern, and no parameter is known.
+// changeOf returns the change of a request. If the map "changes" has no entry for the request, the
+// action is the method and the pattern, and no parameter is known.
 func changeOf(r *http.Request) change {
 	name := r.Method + " " + r.Pattern
 	c, isKnown := changes[name]
@@ -156,32 +173,38 @@ func (w Wrapper) identify(r *http.Request) Entry {
 	case w.SignIn.IsRequired && w.Proofs != nil:
 		e.Principal = w.Proofs.Check(r.Context(), r.Header.Get(ProofHeader))
 	}
+
 	return e
 }
 
-// ProofFor returns a proof for the person who has signed in and sends a request, or "" if the platform does not
-// authenticate the sender of the request.
+// ProofFor returns a proof for the person who has signed in and sends a request, or "" if the
+// platform does not authenticate the sender of the request.
 func (w Wrapper) ProofFor(r *http.Request) string {
 	person := r.Header.Get("X-MS-CLIENT-PRINCIPAL-NAME")
 	if !w.SignIn.protects(r.URL.Path) || w.Proofs == nil || person == "" {
 		return ""
 	}
+
 	proof, err := w.Proofs.Sign(r.Context(), person)
 	if err != nil {
 		w.Log.Logger.WarnContext(r.Context(), "audit: no proof of sign-in", "err", err)
 	}
+
 	return proof
 }
 
 // entryOf returns the entry of a change. The argument e has the author of the change.
-func (w Wrapper) entryOf(r *http.Request, e Entry, function string, c change, status int, body *capturedBody) Entry {
-	e.Action, e.Subject, e.Detail = c.action, r.PathValue("id")+r.PathValue("name"), body.describeParameters(r, c)
-	e.Function, e.Status, e.From, e.Invocation = function, status, originOf(r), httpio.InvocationID(r)
+func (w Wrapper) entryOf(r *http.Request, e Entry, function string, c change, status int,
+	body *capturedBody) Entry {
+	e.Action, e.Subject, e.Detail = c.action, r.PathValue("id")+r.PathValue("name"),
+		body.describeParameters(r, c)
+	e.Function, e.Status, e.From, e.Invocation = function, status, originOf(r),
+		httpio.InvocationID(r)
 	return e
 }
 
-// isDryRun reports whether the request only counted. The handlers refuse a body that has the field twice or in another
-// case, so the entry and the handler have the same value.
+// isDryRun reports whether the request only counted. The handlers refuse a body that has the field
+// twice or in another case, so the entry and the handler have the same value.
 func (e *Entry) isDryRun() bool {
 	var detail struct {
 		DryRun bool `json:"dryRun"`
@@ -192,8 +215,8 @@ func (e *Entry) isDryRun() bool {
 // maxFrom limits the bytes of Entry.From.
 const maxFrom = 256
 
-// originOf returns the addresses of the client and of proxies. The platform appends the address that it sees, so
-// originOf shortens a long list from its beginning.
+// originOf returns the addresses of the client and of proxies. The platform appends the address
+// that it sees, so originOf shortens a long list from its beginning.
 func originOf(r *http.Request) string {
 	from := strings.Join(r.Header.Values("X-Forwarded-For"), ", ")
 	if from == "" {
@@ -202,6 +225,7 @@ func originOf(r *http.Request) string {
 	if len(from) > maxFrom {
 		return "…" + strings.ToValidUTF8(from[len(from)-maxFrom:], "")
 	}
+
 	return from
 }
 
@@ -222,45 +246,53 @@ func (b *capturedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// describeParameters returns the parameters of a change as a JSON object: the fields of a JSON body and the parameters
-// of the query that the change names, and the header If-Match. In place of a message, the object has the message's
-// size. In place of a body that is not JSON, it has the body's size. If the object would be longer than maxText,
-// describeParameters returns only the size of the body.
+// describeParameters returns the parameters of a change as a JSON object: the fields of a JSON body
+// and the parameters of the query that the change names, and the header If-Match. In place of a
+// message, the object has the message's size. In place of a body that is not JSON, it has the
+// body's size. If the object would be longer than maxText, describeParameters returns only the size
+// of the body.
 func (b *capturedBody) describeParameters(r *http.Request, c change) string {
 	detail, isJSON := b.readFields(c.fields)
 	if !isJSON && b.size > 0 {
 		detail = map[string]any{"bodyBytes": b.size}
 	}
+
 	query := r.URL.Query()
 	for _, name := range c.parameters {
 		if query.Has(name) {
 			detail[name] = query.Get(name)
 		}
 	}
+
 	if version := r.Header.Get("If-Match"); version != "" {
 		detail["ifMatch"] = version
 	}
+
 	if len(detail) == 0 {
 		return ""
 	}
+
 	text, err := json.Marshal(detail)
 	if err != nil {
 		return ""
 	}
+
 	if len(text) > maxText {
 		text, _ = json.Marshal(map[string]any{"bodyBytes": b.size, "truncated": true})
 	}
+
 	return string(text)
 }
 
-// readFields returns the named fields of the body. It reports false if the change has no JSON body, or if the body is
-// not a JSON object as a whole.
+// readFields returns the named fields of the body. It reports false if the change has no JSON body,
+// or if the body is not a JSON object as a whole.
 func (b *capturedBody) readFields(names []string) (fields map[string]any, isJSON bool) {
 	fields = map[string]any{}
 	var body map[string]json.RawMessage
 	if len(names) == 0 || json.Unmarshal(b.kept.Bytes(), &body) != nil {
 		return fields, false
 	}
+
 	var filter map[string]json.RawMessage
 	_ = json.Unmarshal(body["filter"], &filter) // without a filter, no field of it is found
 	chosen := map[string]any{}
@@ -272,10 +304,12 @@ func (b *capturedBody) readFields(names []string) (fields map[string]any, isJSON
 		}
 		addSimple(fields, name, body[name])
 	}
+
 	var message string
 	if json.Unmarshal(body["message"], &message) == nil {
 		fields["messageBytes"] = len(message)
 	}
+
 	return fields, true
 }
 

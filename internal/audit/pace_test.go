@@ -37,8 +37,8 @@ func (p *paced) cancel(key string) *httptest.ResponseRecorder {
 	return w
 }
 
-// A program that cancels or moves messages in a loop gets 429 before it has filled the log. Other keys go on, and the
-// program goes on after a pause.
+// A program that cancels or moves messages in a loop gets 429 before it has filled the log. Other
+// keys go on, and the program goes on after a pause.
 func TestPace_LimitsTheChangesOfAKey(t *testing.T) {
 	t.Parallel()
 	p := newPaced(t, "cancel")
@@ -49,13 +49,17 @@ func TestPace_LimitsTheChangesOfAKey(t *testing.T) {
 			refused, last = refused+1, w.Header().Get("Retry-After")
 		}
 	}
-	if got := len(readAll(t, p.log, audit.Query{Limit: 500})); got != 1599 || refused != 1401 || last != "1" {
+
+	if got := len(readAll(t, p.log, audit.Query{Limit: 500})); got != 1599 || refused != 1401 ||
+		last != "1" {
 		t.Errorf("got %d entries, %d refusals and Retry-After %q in five minutes, want 1599, 1401 and 1", got, refused,
 			last)
 	}
+
 	if w := p.cancel("b"); w.Code != http.StatusAccepted {
 		t.Errorf("another key: got %d, want 202", w.Code)
 	}
+
 	p.clock.now = p.clock.now.Add(time.Minute)
 	if w := p.cancel("a"); w.Code != http.StatusAccepted {
 		t.Errorf("after a minute: got %d, want 202", w.Code)

@@ -19,7 +19,8 @@ import (
 const ProofHeader = "Weir-Signed-In"
 
 const (
-	// proofLifetime is the time for which a proof is valid. A page that is open for longer proves nothing.
+	// proofLifetime is the time for which a proof is valid. A page that is open for longer proves
+	// nothing.
 	proofLifetime = 12 * time.Hour
 	// maxProof limits the bytes of a proof.
 	maxProof = 4 << 10
@@ -27,10 +28,11 @@ const (
 	secretPartition, secretRow, secretColumn = "operators", "secret", "Secret"
 )
 
-// Proofs signs and checks proofs that a person has signed in. The platform names the person only on paths that need
-// sign-in, such as those of the operator's page. Changes of single messages and of schedules go to open paths, because
-// programs use them, too. So the page gets a proof for the person who has opened it, and sends the proof with each
-// change. All instances sign with one secret, which is a row of its own.
+// Proofs signs and checks proofs that a person has signed in. The platform names the person only on
+// paths that need sign-in, such as those of the operator's page. Changes of single messages and of
+// schedules go to open paths, because programs use them, too. So the page gets a proof for the
+// person who has opened it, and sends the proof with each change. All instances sign with one
+// secret, which is a row of its own.
 //
 // A proof only names the author of a change. It does not replace the function key.
 type Proofs struct {
@@ -53,12 +55,16 @@ func (p *Proofs) Sign(ctx context.Context, person string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	content, err := json.Marshal(statement{truncateText(person), p.Now().UTC().Add(proofLifetime)})
 	if err != nil {
 		return "", err
 	}
+
 	encoding := base64.RawURLEncoding
-	return encoding.EncodeToString(content) + "." + encoding.EncodeToString(sign(secret, content)), nil
+
+	return encoding.EncodeToString(content) + "." +
+		encoding.EncodeToString(sign(secret, content)), nil
 }
 
 // Check returns the person whom a proof names, or "" if the proof is wrong or too old.
@@ -75,10 +81,12 @@ func (p *Proofs) Check(ctx context.Context, proof string) string {
 	if err != nil || !hmac.Equal(signature, sign(secret, content)) {
 		return ""
 	}
+
 	var s statement
 	if json.Unmarshal(content, &s) != nil || !p.Now().Before(s.Until) {
 		return ""
 	}
+
 	return s.Person
 }
 
@@ -98,19 +106,25 @@ func (p *Proofs) loadSecret(ctx context.Context) ([]byte, error) {
 
 	row, err := p.Table.Get(ctx, secretPartition, secretRow)
 	if storage.Is(err, storage.NotFound) {
-		_, err = p.Table.Transact(ctx, secretPartition, []storage.Op{{Kind: storage.Insert, Key: secretRow,
-			Values: map[string]any{secretColumn: rand.Text() + rand.Text()}}})
+		_, err = p.Table.Transact(ctx, secretPartition,
+			[]storage.Op{{Kind: storage.Insert, Key: secretRow,
+				Values: map[string]any{secretColumn: rand.Text() + rand.Text()}}})
 		if err == nil || storage.Is(err, storage.Conflict) || storage.Is(err, storage.Ambiguous) {
-			row, err = p.Table.Get(ctx, secretPartition, secretRow) // perhaps another process was faster
+			// perhaps another process was faster
+			row, err = p.Table.Get(ctx, secretPartition, secretRow)
 		}
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	text, _ := row.Values[secretColumn].(string)
 	if text == "" {
 		return nil, errors.New("audit: the secret of proofs is empty")
 	}
+
 	p.secret = []byte(text)
+
 	return p.secret, nil
 }

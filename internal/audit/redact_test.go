@@ -43,8 +43,8 @@ func erase(t *testing.T, l *audit.Log, id, key string) {
 	}
 }
 
-// An erasure replaces whole keys in the fields that hold keys, and removes the parameters of changes of the message.
-// Nothing else changes, however often the erasure is asked for.
+// An erasure replaces whole keys in the fields that hold keys, and removes the parameters of
+// changes of the message. Nothing else changes, however often the erasure is asked for.
 func TestLog_Redact(t *testing.T) {
 	t.Parallel()
 	hash := lane.ErasedKey("/jane")
@@ -57,20 +57,25 @@ func TestLog_Redact(t *testing.T) {
 		{"", `{"filter":{"key":"/jane"},"ratePerMinute":9007199254740993}`,
 			`{"filter":{"key":"` + hash + `"},"ratePerMinute":9007199254740993}`, true},
 		{"", `{"filter":{"keyPrefix":"/jane"}}`, `{"filter":{"keyPrefix":"` + hash + `"}}`, true},
-		{"", `{"keys":["/john","/jane","/jane/2"]}`, `{"keys":["/john","` + hash + `","/jane/2"]}`, true},
+		{"", `{"keys":["/john","/jane","/jane/2"]}`,
+			`{"keys":["/john","` + hash + `","/jane/2"]}`, true},
 		{"", `{"filter":{"keyPrefix":"/jane/"}}`, `{"filter":{"keyPrefix":"/jane/"}}`, false},
 		{"", `{"filter":{"keyPrefix":"/"}}`, `{"filter":{"keyPrefix":"/"}}`, false},
 		{"", `{"key":"/john","reason":"/jane"}`, `{"key":"/john","reason":"/jane"}`, false},
 		{"id2", `{"note":"/jane"}`, `{"note":"/jane"}`, false},
 		{"/jane", `{"cron":"/jane","note":"<&>"}`, `{"cron":"/jane","note":"<&>"}`, false},
-		{"", `{"key":"/Jane"}`, `{"key":"/Jane"}`, false}, // another spelling is another key, with folding, too
+		// another spelling is another key, with folding, too
+		{"", `{"key":"/Jane"}`, `{"key":"/Jane"}`, false},
 		{"", `{"keys":["/jáne"]}`, `{"keys":["/jáne"]}`, false},
 		{"", `no JSON of /jane`, `no JSON of /jane`, false},
 	}
+
 	l, c, _ := newLog(t)
 	for _, one := range cases {
-		recordAll(t, l, c, audit.Entry{Action: "change", Subject: one.subject, Detail: one.detail, KeyID: "3fa9c2d1"})
+		recordAll(t, l, c, audit.Entry{Action: "change", Subject: one.subject, Detail: one.detail,
+			KeyID: "3fa9c2d1"})
 	}
+
 	first := c.now.Add(time.Hour)
 	for range 3 {
 		c.now = c.now.Add(time.Hour)
@@ -79,12 +84,14 @@ func TestLog_Redact(t *testing.T) {
 		if len(got) != len(cases) {
 			t.Fatalf("got %d entries, want %d", len(got), len(cases))
 		}
+
 		for i, one := range cases {
-			want := audit.Entry{At: got[len(got)-1-i].At, Action: "change", Subject: one.subject, Detail: one.want,
-				KeyID: "3fa9c2d1"}
+			want := audit.Entry{At: got[len(got)-1-i].At, Action: "change", Subject: one.subject,
+				Detail: one.want, KeyID: "3fa9c2d1"}
 			if one.isRedacted {
 				want.RedactedAt, want.RedactedBy = first, "id1"
 			}
+
 			if e := got[len(got)-1-i]; e != want {
 				t.Errorf("%s: got %+v, want %+v", one.detail, e, want)
 			}
@@ -92,8 +99,9 @@ func TestLog_Redact(t *testing.T) {
 	}
 }
 
-// A key that is short, that begins another key, or that is a word of the format itself, stands in many texts of the
-// log. Messages with such keys are erased again and again. Each erasure must succeed, and must leave the other entries.
+// A key that is short, that begins another key, or that is a word of the format itself, stands in
+// many texts of the log. Messages with such keys are erased again and again. Each erasure must
+// succeed, and must leave the other entries.
 func TestLog_RedactsKeysThatStandInOtherTexts(t *testing.T) {
 	t.Parallel()
 	others := []string{
@@ -103,7 +111,9 @@ func TestLog_RedactsKeysThatStandInOtherTexts(t *testing.T) {
 		`{"cron":"30 2 * * *","messageBytes":7}`,
 		`{"key":"` + lane.ErasedKey("7") + `"}`,
 	}
-	for _, key := range []string{"7", "e", "/news/1", "key", "keyPrefix", "true", "null", "{", `"`, "30 2 * * *",
+
+	for _, key := range []string{"7", "e", "/news/1", "key", "keyPrefix", "true", "null", "{", `"`,
+		"30 2 * * *",
 		"ticket 4711", "sha256:", lane.ErasedKey("/other"), strings.Repeat("k", 900)} {
 		t.Run(key[:min(len(key), 20)], func(t *testing.T) {
 			t.Parallel()
@@ -111,10 +121,12 @@ func TestLog_RedactsKeysThatStandInOtherTexts(t *testing.T) {
 			for _, detail := range others {
 				recordAll(t, l, c, audit.Entry{Action: "change", Detail: detail})
 			}
+
 			recordAll(t, l, c, audit.Entry{Action: "pause", Detail: fmt.Sprintf(`{"key":%q}`, key)})
 			for n := range 12 {
 				erase(t, l, fmt.Sprint("id", n), key)
 			}
+
 			want := slices.Concat(others, []string{`{"key":"` + lane.ErasedKey(key) + `"}`})
 			if got := detailsOf(t, l); strings.Join(got, "\n") != strings.Join(want, "\n") {
 				t.Errorf("got %q, want %q", got, want)
@@ -123,8 +135,8 @@ func TestLog_RedactsKeysThatStandInOtherTexts(t *testing.T) {
 	}
 }
 
-// The replacement of a key can be the key of another message. The erasure of that message must not change an entry that
-// names the first key only.
+// The replacement of a key can be the key of another message. The erasure of that message must not
+// change an entry that names the first key only.
 func TestLog_RedactsNoReplacement(t *testing.T) {
 	t.Parallel()
 	l, c, _ := newLog(t)
@@ -132,13 +144,14 @@ func TestLog_RedactsNoReplacement(t *testing.T) {
 	erase(t, l, "id1", "/jane")
 	erase(t, l, "id2", lane.ErasedKey("/jane"))
 	got := readAll(t, l, audit.Query{Limit: 10})
-	if want := `{"key":"` + lane.ErasedKey("/jane") + `"}`; got[0].Detail != want || got[0].RedactedBy != "id1" {
+	if want := `{"key":"` + lane.ErasedKey("/jane") + `"}`; got[0].Detail != want ||
+		got[0].RedactedBy != "id1" {
 		t.Errorf("got %+v, want the detail %s of the first erasure", got[0], want)
 	}
 }
 
-// An entry reaches storage after its message was erased, when the message has no key any more. A repeated erasure finds
-// the entry by the hash of the key.
+// An entry reaches storage after its message was erased, when the message has no key any more. A
+// repeated erasure finds the entry by the hash of the key.
 func TestLog_RedactsLateEntries(t *testing.T) {
 	t.Parallel()
 	l, c, _ := newLog(t)
@@ -146,7 +159,9 @@ func TestLog_RedactsLateEntries(t *testing.T) {
 	recordAll(t, l, c, audit.Entry{Action: "discard", Subject: "id1", Detail: `{"reason":"Jane"}`},
 		audit.Entry{Action: "pause", Detail: `{"key":"/jane"}`})
 	erase(t, l, "id1", "/jane")
-	if got, want := strings.Join(detailsOf(t, l), "\n"), "\n"+`{"key":"`+lane.ErasedKey("/jane")+`"}`; got != want {
+
+	if got, want := strings.Join(detailsOf(t, l), "\n"), "\n"+`{"key":"`+lane.ErasedKey("/jane")+
+		`"}`; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -159,6 +174,7 @@ func TestLog_RedactEmptyKey(t *testing.T) {
 	if err := l.Redact(t.Context(), "id1", lane.ErasedKey("")); err != nil {
 		t.Fatal(err)
 	}
+
 	if got := detailsOf(t, l); got[0] != `{"key":"","reason":""}` {
 		t.Errorf("got %s, want it unchanged", got[0])
 	}
@@ -171,9 +187,12 @@ func TestLog_RedactReadsItsOwnEntries(t *testing.T) {
 	if done, err := l.RemoveExpired(t.Context()); !done || err != nil {
 		t.Fatal(done, err)
 	}
+
 	for i := range 3000 {
-		l.Record(t.Context(), audit.Entry{Action: "resume", Detail: fmt.Sprintf(`{"key":"k%d"}`, i)})
+		l.Record(t.Context(), audit.Entry{Action: "resume",
+			Detail: fmt.Sprintf(`{"key":"k%d"}`, i)})
 	}
+
 	recordAll(t, l, c, audit.Entry{Action: "pause", Detail: `{"key":"/jane"}`},
 		audit.Entry{Action: "edit", Subject: "id1"})
 	faults := storagetest.NewFaults()
@@ -182,16 +201,18 @@ func TestLog_RedactReadsItsOwnEntries(t *testing.T) {
 		reads[c.Op]++
 		return storagetest.Fault{}
 	})
+
 	l.Table = faults.Table(l.Table)
 	erase(t, l, "id1", "/jane")
+
 	if reads["Range"] > 2 || reads["Get"] > 3 || reads["Transact"] != 1 {
 		t.Errorf("got the calls %v, want two queries, the rows of two entries and of the index's state, and one write",
 			reads)
 	}
 }
 
-// Two erasures of different keys that stand in one entry run at the same time, and each write can be answered late or
-// not at all. After both were repeated, both keys are gone.
+// Two erasures of different keys that stand in one entry run at the same time, and each write can
+// be answered late or not at all. After both were repeated, both keys are gone.
 func TestLog_RedactsAnEntryOfTwoKeys(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]storagetest.Fault{
@@ -222,11 +243,13 @@ func TestLog_RedactsAnEntryOfTwoKeys(t *testing.T) {
 							t.Errorf("got %v, want Unavailable", err)
 						}
 					}
+
 					if err != nil {
 						t.Errorf("%s: got %v at the third try, want no error", id, err)
 					}
 				})
 			}
+
 			erasures.Wait()
 			faults.Release()
 			faults.Wait()
@@ -239,7 +262,8 @@ func TestLog_RedactsAnEntryOfTwoKeys(t *testing.T) {
 	}
 }
 
-// If storage refuses to change one entry, the erasure changes the others and succeeds. The process's log has an error.
+// If storage refuses to change one entry, the erasure changes the others and succeeds. The
+// process's log has an error.
 func TestLog_RedactLeavesARefusedEntry(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []storage.Kind{storage.TooLarge, storage.Other, storage.Conflict} {
@@ -249,19 +273,26 @@ func TestLog_RedactLeavesARefusedEntry(t *testing.T) {
 		faults := storagetest.NewFaults()
 		refused := ""
 		faults.Set(func(c storagetest.Call) storagetest.Fault {
-			if c.Op != "Transact" || c.Ops[0].Values["Detail"] == nil || refused != "" && c.Ops[0].Key != refused {
+			if c.Op != "Transact" || c.Ops[0].Values["Detail"] == nil ||
+				refused != "" && c.Ops[0].Key != refused {
 				return storagetest.Fault{}
 			}
+
 			refused = c.Ops[0].Key
 			return storagetest.Fault{Kind: storagetest.FailBefore,
 				Err: &storage.Error{Op: "table transact", Kind: kind, Index: 0}}
 		})
+
 		l.Table = faults.Table(l.Table)
 		erase(t, l, "id1", "/jane")
+
 		if got := strings.Count(strings.Join(detailsOf(t, l), "\n"), "sha256:"); got != 1 {
-			t.Errorf("%v: got %d redacted entries, want the one that storage does not refuse", kind, got)
+			t.Errorf("%v: got %d redacted entries, want the one that storage does not refuse", kind,
+				got)
 		}
-		if !strings.Contains(out.String(), "level=ERROR") || strings.Contains(out.String(), "not redacted\" key") {
+
+		if !strings.Contains(out.String(), "level=ERROR") ||
+			strings.Contains(out.String(), "not redacted\" key") {
 			t.Errorf("%v: got the log %s, want an error", kind, out)
 		}
 	}
@@ -276,32 +307,39 @@ func TestLog_RedactWithoutStorage(t *testing.T) {
 		l, c, _ := newLog(t)
 		recordAll(t, l, c, audit.Entry{Action: "pause", Detail: `{"key":"/john"}`})
 		l.Table = wrap(l.Table)
-		if err := l.Redact(t.Context(), "id2", lane.ErasedKey("/john")); weir.KindOf(err) != weir.Unavailable {
+		if err := l.Redact(t.Context(), "id2", lane.ErasedKey("/john")); weir.KindOf(err) !=
+			weir.Unavailable {
 			t.Errorf("%s: got %v, want Unavailable", name, err)
 		}
 	}
 }
 
-// FuzzRedact erases a message with any key. The entry of the key loses it, and the entry of another key stays.
+// FuzzRedact erases a message with any key. The entry of the key loses it, and the entry of another
+// key stays.
 func FuzzRedact(f *testing.F) {
-	for _, key := range []string{"7", "a", "key", "sha256:", lane.ErasedKey("7"), "/news/1", "\u00fc", "\"", "\\",
-		"\x00"} {
+	for _, key := range []string{"7", "a", "key", "sha256:", lane.ErasedKey("7"), "/news/1",
+		"\u00fc", "\"", "\\", "\x00"} {
 		f.Add(key, key+"2", "reason "+key)
 	}
+
 	f.Fuzz(func(t *testing.T, key, other, reason string) {
 		for _, text := range []*string{&key, &other, &reason} {
 			*text = strings.ToValidUTF8(*text, "?")
 		}
+
 		if key == "" || key == other || len(key)+len(other)+len(reason) > 300 {
 			return
 		}
+
 		c := &clock{time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)}
 		l := &audit.Log{Table: memory.New(c.Now).Table(), Now: c.Now, Logger: quiet}
 		mine, others := encode(t, key, reason), encode(t, other, reason)
-		recordAll(t, l, c, audit.Entry{Action: "mine", Detail: mine}, audit.Entry{Action: "other", Detail: others})
+		recordAll(t, l, c, audit.Entry{Action: "mine", Detail: mine},
+			audit.Entry{Action: "other", Detail: others})
 		for n := range 3 {
 			erase(t, l, fmt.Sprint("id", n), key)
 		}
+
 		want := []string{encode(t, lane.ErasedKey(key), reason), others}
 		if got := detailsOf(t, l); got[0] != want[0] || got[1] != want[1] {
 			t.Errorf("key %q: got %q, want %q", key, got, want)

@@ -10,10 +10,11 @@ import (
 	"weir/internal/wire"
 )
 
-// The CPU time for a document grows with the number of its tags and attributes, and for each tag with the steps of the
-// split paths. A zip of 0.5 MB can unpack to 125 million tags. So a batch has a budget of marks, which are tags and
-// attributes: some for each batch, and more for each byte that was sent, so that work cannot be bought cheaply. A mark
-// costs about 0.2 µs for a pass over the document.
+// The CPU time for a document grows with the number of its tags and attributes, and for each tag
+// with the steps of the split paths. A zip of 0.5 MB can unpack to 125 million tags. So a batch has
+// a budget of marks, which are tags and attributes: some for each batch, and more for each byte
+// that was sent, so that work cannot be bought cheaply. A mark costs about 0.2 µs for a pass over
+// the document.
 const (
 	freeMarks, marksOfByte = 10_000_000, 2
 	// maxMarks is the largest budget.
@@ -39,20 +40,23 @@ func newBudget(paths []*contract.SplitPath, size int64) budget {
 	return budget{ofMark: ofMark, left: all, most: all / ofMark}
 }
 
-// countMarks counts the tags and attributes in a piece of a document. The document may have any encoding: in each, the
-// text of a tag has the byte of "<", and that of an attribute the byte of "=".
+// countMarks counts the tags and attributes in a piece of a document. The document may have any
+// encoding: in each, the text of a tag has the byte of "<", and that of an attribute the byte of
+// "=".
 func countMarks(piece []byte) int64 {
 	return int64(bytes.Count(piece, []byte("<")) + bytes.Count(piece, []byte("=")))
 }
 
-// spend takes the work for these marks from the budget. It returns an error if the budget is used up.
+// spend takes the work for these marks from the budget. It returns an error if the budget is used
+// up.
 func (b *budget) spend(marks int64) error {
 	if b.left -= b.ofMark * marks; b.left >= 0 {
 		return nil
 	}
-	return &weir.Error{Kind: weir.TooLarge, Op: "batch", Message: fmt.Sprintf("the documents have more than "+
-		"%d tags and attributes, which a batch of this size may have with these split paths; send smaller "+
-		"batches, or fewer and shorter paths", b.most)}
+	return &weir.Error{Kind: weir.TooLarge, Op: "batch",
+		Message: fmt.Sprintf("the documents have more than "+
+			"%d tags and attributes, which a batch of this size may have with these split paths; send smaller "+
+			"batches, or fewer and shorter paths", b.most)}
 }
 
 // markCounter counts the tags and attributes of a document while it is received.
@@ -68,8 +72,8 @@ func (c *markCounter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// checkMarks refuses a received document with too many tags and attributes, so that the sender learns it at once. Those
-// of a zip are counted when it is unpacked.
+// checkMarks refuses a received document with too many tags and attributes, so that the sender
+// learns it at once. Those of a zip are counted when it is unpacked.
 func checkMarks(b *wire.Batch, marks int64) error {
 	paths, err := compilePaths(b.Split)
 	if err != nil {

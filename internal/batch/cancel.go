@@ -10,8 +10,8 @@ import (
 	"weir/internal/wire"
 )
 
-// cancelTries is the largest number of tries of one Cancel. A try fails, for example, if the process that works on the
-// batch writes the batch's row at the same time.
+// cancelTries is the largest number of tries of one Cancel. A try fails, for example, if the
+// process that works on the batch writes the batch's row at the same time.
 const cancelTries = 10
 
 // Cancel stores a request to cancel a batch: it sets CancelAskedAt. The process that works on the
@@ -29,7 +29,8 @@ func (r *Runner) Cancel(ctx context.Context, id string) (wire.Batch, error) {
 		switch {
 		case err != nil:
 			return wire.Batch{}, apiError(err)
-		case one.batch.State == wire.BatchCancelled, one.batch.IsFinal() && !one.batch.CancelAskedAt.IsZero():
+		case one.batch.State == wire.BatchCancelled, one.batch.IsFinal() &&
+			!one.batch.CancelAskedAt.IsZero():
 			return one.batch, nil
 		case one.batch.IsFinal():
 			return wire.Batch{}, &weir.Error{Kind: weir.Conflict, Op: "batch",
@@ -40,17 +41,20 @@ func (r *Runner) Cancel(ctx context.Context, id string) (wire.Batch, error) {
 				continue // the next read shows whether the request is stored
 			}
 		}
+
 		r.jobs.Start(r.newJob(id, one.batch.Upstream))
 		return one.batch, nil
 	}
+
 	if storage.Is(failed, storage.Precondition) {
 		failed = &storage.Error{Op: "batch cancel", Kind: storage.Throttled, Index: -1, Err: failed}
 	}
+
 	return wire.Batch{}, apiError(failed)
 }
 
-// readBatch reads the row of a batch. If the id does not have the form of an id, readBatch returns NotFound without a
-// read.
+// readBatch reads the row of a batch. If the id does not have the form of an id, readBatch returns
+// NotFound without a read.
 func (r *Runner) readBatch(ctx context.Context, id string) (row, error) {
 	if !job.IsID(id, randomBytes) {
 		return row{}, &storage.Error{Op: "batch get", Kind: storage.NotFound, Index: -1}
@@ -58,7 +62,9 @@ func (r *Runner) readBatch(ctx context.Context, id string) (row, error) {
 	return r.store.read(ctx, id)
 }
 
-// isCancelled reports whether a cancel was requested and the batch still has parts to check or to append.
+// isCancelled reports whether a cancel was requested and the batch still has parts to check or to
+// append.
 func (w *work) isCancelled() bool {
-	return !w.batch.CancelAskedAt.IsZero() && (w.batch.State == wire.BatchChecking || w.progress.Next <= w.batch.Parts)
+	return !w.batch.CancelAskedAt.IsZero() &&
+		(w.batch.State == wire.BatchChecking || w.progress.Next <= w.batch.Parts)
 }

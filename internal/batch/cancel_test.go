@@ -11,8 +11,8 @@ import (
 	"weir/internal/wire"
 )
 
-// Parts are appended in windows of 200. Another process cancels the batch during the third window. The batch's process
-// completes that window, and begins no further window.
+// Parts are appended in windows of 200. Another process cancels the batch during the third window.
+// The batch's process completes that window, and begins no further window.
 func TestCancel_KeepsFiledMessages(t *testing.T) {
 	simulate(t, func(w *world) {
 		p, other := w.startProcess(), w.startProcess()
@@ -28,28 +28,35 @@ func TestCancel_KeepsFiledMessages(t *testing.T) {
 			}
 			return storagetest.Fault{}
 		})
+
 		got := p.awaitFinal(p.accept(batch.Spec{IdempotencyKey: "k"}, newFeed(1000, "/a", "/b")).ID)
-		if got.State != wire.BatchCancelled || got.Filed != 600 || got.Parts != 1000 || got.Invalid != 0 ||
+		if got.State != wire.BatchCancelled || got.Filed != 600 || got.Parts != 1000 ||
+			got.Invalid != 0 ||
 			got.FinishedAt.IsZero() || got.Stages[weir.Queued] != 600 || w.countAll() != 600 {
-			t.Errorf("got %+v and %d messages, want a cancelled batch with 600 of 1000 parts filed", got, w.countAll())
+			t.Errorf("got %+v and %d messages, want a cancelled batch with 600 of 1000 parts filed",
+				got, w.countAll())
 		}
+
 		w.checkEachOnce(600, "/a", "/b")
+
 		for _, name := range w.blobNames() {
 			if strings.Contains(name, "/document/") {
 				t.Errorf("got the blob %s, want no blob of the document", name)
 			}
 		}
+
 		if b, err := other.Cancel(w.Context(), id); err != nil || b.State != wire.BatchCancelled {
 			t.Errorf("cancelled again: got %+v, %v, want the cancelled batch", b, err)
 		}
+
 		if again := p.accept(batch.Spec{IdempotencyKey: "k"}, newFeed(1000, "/a", "/b")); again.ID != id {
 			t.Errorf("posted again: got batch %s, want %s", again.ID, id)
 		}
 	})
 }
 
-// Process p cannot read the document, so the parts are not checked. Another process can still cancel the batch, even if
-// the answer to that process's first write is lost.
+// Process p cannot read the document, so the parts are not checked. Another process can still
+// cancel the batch, even if the answer to that process's first write is lost.
 func TestCancel_BeforeThePartsAreChecked(t *testing.T) {
 	simulate(t, func(w *world) {
 		p, other := w.startProcess(), w.startProcess()
@@ -64,8 +71,11 @@ func TestCancel_BeforeThePartsAreChecked(t *testing.T) {
 		if _, err := other.Cancel(w.Context(), b.ID); err != nil {
 			t.Fatal(err)
 		}
-		if got := other.awaitFinal(b.ID); got.State != wire.BatchCancelled || got.Filed != 0 || w.countAll() != 0 {
-			t.Errorf("got %+v and %d messages, want a cancelled batch and no message", got, w.countAll())
+
+		if got := other.awaitFinal(b.ID); got.State != wire.BatchCancelled || got.Filed != 0 ||
+			w.countAll() != 0 {
+			t.Errorf("got %+v and %d messages, want a cancelled batch and no message", got,
+				w.countAll())
 		}
 	})
 }
@@ -78,11 +88,13 @@ func TestCancel_Refuses(t *testing.T) {
 		if _, err := p.Cancel(w.Context(), filed.ID); kindOf(err) != weir.Conflict {
 			t.Errorf("a filed batch: got %v, want Conflict", err)
 		}
+
 		for _, id := range []string{"", "x", "!8302144555000", "83021445550000123456789abcdef"} {
 			if _, err := p.Cancel(w.Context(), id); kindOf(err) != weir.NotFound {
 				t.Errorf("%q: got %v, want NotFound", id, err)
 			}
 		}
+
 		p.failWhile(func(storagetest.Call) bool { return true })
 		if _, err := p.Cancel(w.Context(), filed.ID); kindOf(err) != weir.Unavailable {
 			t.Errorf("storage is away: got %v, want Unavailable", err)

@@ -18,8 +18,8 @@ import (
 // removedStage is the stage under which GetStages counts the messages that retention has removed.
 const removedStage weir.Stage = "removed"
 
-// readsAtOnce is the number of windows that countStages reads at the same time. A window is a run of consecutive parts
-// of a batch.
+// readsAtOnce is the number of windows that countStages reads at the same time. A window is a run
+// of consecutive parts of a batch.
 const readsAtOnce = 4
 
 // Get returns a batch with its problems, and with the number of its messages by stage.
@@ -31,22 +31,24 @@ func (r *Runner) Get(ctx context.Context, id string) (wire.Batch, error) {
 	return b, err
 }
 
-// GetProgress returns a batch with its problems, but without the stages of its messages. It reads storage at most
-// twice.
+// GetProgress returns a batch with its problems, but without the stages of its messages. It reads
+// storage at most twice.
 func (r *Runner) GetProgress(ctx context.Context, id string) (wire.Batch, error) {
 	one, err := r.readBatch(ctx, id)
 	if err != nil {
 		return wire.Batch{}, apiError(err)
 	}
+
 	b := one.batch
 	if b.Invalid > 0 {
 		b.Problems, err = r.loadProblems(ctx, id)
 	}
+
 	return b, apiError(err)
 }
 
-// GetStages counts the messages of a batch by their present stage. The number of reads grows with the size of the
-// batch.
+// GetStages counts the messages of a batch by their present stage. The number of reads grows with
+// the size of the batch.
 func (r *Runner) GetStages(ctx context.Context, id string) (map[weir.Stage]int, error) {
 	one, err := r.readBatch(ctx, id)
 	if err != nil {
@@ -61,21 +63,25 @@ func (r *Runner) countStages(ctx context.Context, one *row) (map[weir.Stage]int,
 	counts := map[weir.Stage]int{}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(readsAtOnce)
+
 	for _, first := range one.progress.Windows {
 		group.Go(panics.Guard(func() error {
 			ids, err := r.readIDs(ctx, one.batch.ID, first)
 			if err != nil {
 				return err
 			}
+
 			stages, err := r.readStages(ctx, ids)
 			mu.Lock()
 			defer mu.Unlock()
 			for _, stage := range stages {
 				counts[stage]++
 			}
+
 			return err
 		}))
 	}
+
 	return counts, group.Wait()
 }
 
@@ -85,6 +91,7 @@ func (r *Runner) readIDs(ctx context.Context, id string, first int) ([]weir.ID, 
 	if err != nil {
 		return nil, err
 	}
+
 	var ids []weir.ID
 	for line := range strings.Lines(string(text)) {
 		_, public, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -94,6 +101,7 @@ func (r *Runner) readIDs(ctx context.Context, id string, first int) ([]weir.ID, 
 		}
 		ids = append(ids, one)
 	}
+
 	return ids, nil
 }
 
@@ -106,6 +114,7 @@ func (r *Runner) readStages(ctx context.Context, ids []weir.ID) (stages []weir.S
 		place := lanePlace{id.Epoch, id.Lane}
 		byLane[place] = append(byLane[place], id)
 	}
+
 	for place, ids := range byLane {
 		found, err := r.readLane(ctx, place, ids)
 		if err != nil {
@@ -113,27 +122,33 @@ func (r *Runner) readStages(ctx context.Context, ids []weir.ID) (stages []weir.S
 		}
 		stages = append(stages, found...)
 	}
+
 	for range len(ids) - len(stages) {
 		stages = append(stages, removedStage)
 	}
+
 	return stages, nil
 }
 
-// readLane returns the stages of those messages of a lane that still exist. If a message was scheduled or dead at the
-// end of its epoch, readLane returns the stage of the copy in a later epoch. If there is no such copy, readLane leaves
-// the message out.
-func (r *Runner) readLane(ctx context.Context, place lanePlace, ids []weir.ID) (stages []weir.Stage, err error) {
+// readLane returns the stages of those messages of a lane that still exist. If a message was
+// scheduled or dead at the end of its epoch, readLane returns the stage of the copy in a later
+// epoch. If there is no such copy, readLane leaves the message out.
+func (r *Runner) readLane(ctx context.Context, place lanePlace, ids []weir.ID) (stages []weir.Stage,
+	err error) {
 	seqs := make([]int64, 0, len(ids))
 	for _, id := range ids {
 		seqs = append(seqs, id.Seq)
 	}
+
 	slices.Sort(seqs)
 	seqs = slices.Compact(seqs)
 	slices.Reverse(seqs)
-	entries, _, err := r.Store.ForEpoch(epochs.Epoch{Number: place.epoch}).ReadMany(ctx, place.lane, seqs)
+	entries, _, err := r.Store.ForEpoch(epochs.Epoch{Number: place.epoch}).ReadMany(ctx,
+		place.lane, seqs)
 	if err != nil {
 		return nil, err
 	}
+
 	for _, e := range entries {
 		stage := e.Stage
 		if place.epoch != r.Store.Epoch && (stage == weir.Scheduled || stage == weir.Dead) {
@@ -144,9 +159,12 @@ func (r *Runner) readLane(ctx context.Context, place lanePlace, ids []weir.ID) (
 			case err != nil:
 				return nil, err
 			}
+
 			stage = st.Stage
 		}
+
 		stages = append(stages, stage)
 	}
+
 	return stages, nil
 }

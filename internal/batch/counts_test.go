@@ -12,8 +12,9 @@ import (
 	"weir/internal/weir"
 )
 
-// Even after a change of the number of lanes, GetStages needs only a few reads for each window of 200 parts. The dead
-// message of this test has no copy in the new epoch, so GetStages counts the message as removed.
+// Even after a change of the number of lanes, GetStages needs only a few reads for each window of
+// 200 parts. The dead message of this test has no copy in the new epoch, so GetStages counts the
+// message as removed.
 func TestGetStages_OfAnEarlierEpoch(t *testing.T) {
 	simulate(t, func(w *world) {
 		first := w.startProcess()
@@ -25,15 +26,18 @@ func TestGetStages_OfAnEarlierEpoch(t *testing.T) {
 		if _, err := w.lanes.Account.Table().Transact(w.Context(), store.Partition(0), []storage.Op{died}); err != nil {
 			t.Fatal(err)
 		}
+
 		store.EarlierEpochs = []epochs.Epoch{{Number: store.Epoch, Lanes: store.Lanes}}
 		store.Epoch++
 		p, reads := w.startProcess(), 0
 		defer p.stop()
 		p.faults.Set(func(storagetest.Call) storagetest.Fault { reads++; return storagetest.Fault{} })
 		stages, err := p.GetStages(w.Context(), id)
-		if want := map[weir.Stage]int{weir.Queued: 999, "removed": 1}; err != nil || !maps.Equal(stages, want) {
+		if want := map[weir.Stage]int{weir.Queued: 999, "removed": 1}; err != nil ||
+			!maps.Equal(stages, want) {
 			t.Errorf("got %v, %v, want %v", stages, err, want)
 		}
+
 		if reads > 100 {
 			t.Errorf("got %d reads for 1000 messages, want a few for each window", reads)
 		}

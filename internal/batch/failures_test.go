@@ -18,8 +18,8 @@ import (
 	"weir/internal/wire"
 )
 
-// The first transaction of Accept stores the rows, but the answer is lost. The first read that looks for the rows
-// fails, too. When a later read finds the rows, Accept must keep the document.
+// The first transaction of Accept stores the rows, but the answer is lost. The first read that
+// looks for the rows fails, too. When a later read finds the rows, Accept must keep the document.
 func TestAccept_KeepsItsDocumentIfAnswersAreLost(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startProcess()
@@ -35,24 +35,27 @@ func TestAccept_KeepsItsDocumentIfAnswersAreLost(t *testing.T) {
 				isLost[c.Op] = true
 				return storagetest.Fault{Kind: storagetest.FailBefore}
 			}
+
 			return storagetest.Fault{}
 		})
+
 		b := p.accept(batch.Spec{IdempotencyKey: "k"}, newFeed(3, "/a"))
 		if b.Duplicate {
 			t.Errorf("got %+v, want a new batch", b)
 		}
+
 		if got := p.awaitFinal(b.ID); got.State != wire.BatchFiled || got.Filed != 3 {
 			t.Errorf("got %+v, want three parts filed", got)
 		}
 	})
 }
 
-// A later batch is posted with the idempotency key of a rejected batch, so the row of the key leads to the later batch.
-// This row must stay in two cases:
+// A later batch is posted with the idempotency key of a rejected batch, so the row of the key leads
+// to the later batch. This row must stay in two cases:
 //
 //   - Expired: retention removes the rejected batch.
-//   - AnswerLost: the process of the rejected batch removes the row that leads to this batch, but gets no answer. The
-//     process tries the removal again after the later batch was posted.
+//   - AnswerLost: the process of the rejected batch removes the row that leads to this batch, but
+//     gets no answer. The process tries the removal again after the later batch was posted.
 func TestBatch_LeavesTheKeyOfALaterBatch(t *testing.T) {
 	t.Parallel()
 	t.Run("Expired", func(t *testing.T) {
@@ -66,9 +69,11 @@ func TestBatch_LeavesTheKeyOfALaterBatch(t *testing.T) {
 			if err := removeOld(w.Context(), p.Runner); err != nil {
 				t.Fatal(err)
 			}
+
 			w.checkRepeat(p, later.ID)
 		})
 	})
+
 	t.Run("AnswerLost", func(t *testing.T) {
 		simulate(t, func(w *world) {
 			p, other := w.startProcess(), w.startProcess()
@@ -89,10 +94,12 @@ func TestBatch_LeavesTheKeyOfALaterBatch(t *testing.T) {
 // minRetry is the pause before the first retry of a failed step.
 const minRetry = time.Second
 
-// checkRepeat posts newFeed(3, "/a") with the idempotency key "k", and expects the batch with this id as a duplicate.
+// checkRepeat posts newFeed(3, "/a") with the idempotency key "k", and expects the batch with this
+// id as a duplicate.
 func (w *world) checkRepeat(p *process, id string) {
 	w.Helper()
-	if got := p.accept(batch.Spec{IdempotencyKey: "k"}, newFeed(3, "/a")); got.ID != id || !got.Duplicate {
+	if got := p.accept(batch.Spec{IdempotencyKey: "k"}, newFeed(3, "/a")); got.ID != id ||
+		!got.Duplicate {
 		w.Errorf("posted again: got batch %s, want the duplicate of %s", got.ID, id)
 	}
 }
@@ -105,6 +112,7 @@ func (p *process) failWhile(matches func(storagetest.Call) bool) (mend func()) {
 		}
 		return storagetest.Fault{}
 	})
+
 	return func() { p.faults.Set(nil) }
 }
 
@@ -112,8 +120,8 @@ func isDocumentRead(c storagetest.Call) bool {
 	return c.Op == "Get" && strings.Contains(c.Key, "/document/")
 }
 
-// A message with another body has used the idempotency key of a part, so the part can never be appended. The part
-// becomes invalid. The other parts and the next batch are appended.
+// A message with another body has used the idempotency key of a part, so the part can never be
+// appended. The part becomes invalid. The other parts and the next batch are appended.
 func TestBatch_PartIsRefusedWhenItIsFiled(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startProcess()
@@ -121,27 +129,33 @@ func TestBatch_PartIsRefusedWhenItIsFiled(t *testing.T) {
 		mend := p.failWhile(isDocumentRead)
 		b := p.accept(batch.Spec{}, newFeed(3, "/a"))
 		if _, err := lane.NewAppender(w.lanes.Store, lanetest.Quiet).Append(w.Context(),
-			weir.Message{Key: "/a", Contract: "article", Body: []byte("<other/>")}, "batch-"+b.ID+"-2"); err != nil {
+			weir.Message{Key: "/a", Contract: "article", Body: []byte("<other/>")},
+			"batch-"+b.ID+"-2"); err != nil {
 			t.Fatal(err)
 		}
+
 		mend()
 		got := p.awaitFinal(b.ID)
-		if got.Filed != 2 || got.Invalid != 1 || len(got.Problems) != 1 || got.Problems[0].Part != 2 {
+		if got.Filed != 2 || got.Invalid != 1 || len(got.Problems) != 1 ||
+			got.Problems[0].Part != 2 {
 			t.Errorf("got %+v, want two parts filed and a problem of part 2", got)
 		}
+
 		if next := p.awaitFinal(p.accept(batch.Spec{}, newFeed(5, "/b")).ID); next.Filed != 5 {
 			t.Errorf("the next batch: got %+v, want five parts filed", next)
 		}
 	})
 }
 
-// Parts are appended window by window; a window has at most 200 parts. The contract becomes stricter after the check,
-// so one part of the first window and one part of the second window become invalid. The process dies in the second
-// window. In the end the problems of both parts must be stored.
+// Parts are appended window by window; a window has at most 200 parts. The contract becomes
+// stricter after the check, so one part of the first window and one part of the second window
+// become invalid. The process dies in the second window. In the end the problems of both parts must
+// be stored.
 func TestBatch_KeepsLateProblemsAfterACrash(t *testing.T) {
 	simulate(t, func(w *world) {
 		var document strings.Builder
 		document.WriteString("<feed>")
+
 		for n := range 450 {
 			intro := "<intro>x</intro>"
 			if n == 2 || n == 249 {
@@ -149,27 +163,38 @@ func TestBatch_KeepsLateProblemsAfterACrash(t *testing.T) {
 			}
 			document.WriteString(`<article path="/a"><title>x</title>` + intro + `</article>`)
 		}
+
 		document.WriteString("</feed>")
 		first := w.startProcess()
-		first.failWhile(func(c storagetest.Call) bool { return c.Op == "Transact" && c.Partition != "batches" })
+		first.failWhile(func(c storagetest.Call) bool {
+			return c.Op == "Transact" &&
+				c.Partition != "batches"
+		})
+
 		b := first.accept(batch.Spec{}, document.String())
 		time.Sleep(time.Minute)
 		first.kill()
 		var err error
-		w.set, err = contract.New([]contract.Definition{{Name: "article", Root: "article", Key: contract.KeyPaths{"./@path"},
-			Fields: []contract.Field{{Path: "./intro", Rule: "required"}}}}, contract.Limits{MaxBody: maxBody})
+		w.set, err = contract.New(
+			[]contract.Definition{{Name: "article", Root: "article",
+				Key:    contract.KeyPaths{"./@path"},
+				Fields: []contract.Field{{Path: "./intro", Rule: "required"}}}},
+			contract.Limits{MaxBody: maxBody})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		second := w.startProcess()
 		hasWindow := false
 		second.failWhile(func(c storagetest.Call) bool {
 			hasWindow = hasWindow || c.Op == "Put" && strings.HasSuffix(c.Key, "/ids/201")
 			return hasWindow
 		})
+
 		if err := second.ResumeOrphans(w.Context()); err != nil {
 			t.Fatal(err)
 		}
+
 		time.Sleep(time.Minute)
 		second.kill()
 		third := w.startProcess()
@@ -177,8 +202,10 @@ func TestBatch_KeepsLateProblemsAfterACrash(t *testing.T) {
 		if err := third.ResumeOrphans(w.Context()); err != nil {
 			t.Fatal(err)
 		}
+
 		got := third.awaitFinal(b.ID)
-		if got.Filed != 448 || got.Invalid != 2 || len(got.Problems) != 2 || got.Problems[0].Part != 3 ||
+		if got.Filed != 448 || got.Invalid != 2 || len(got.Problems) != 2 ||
+			got.Problems[0].Part != 3 ||
 			got.Problems[1].Part != 250 {
 			t.Errorf("got %+v, want 448 parts filed and the problems of parts 3 and 250", got)
 		}
@@ -198,6 +225,7 @@ func TestBatch_BusyLeaseDelaysNoOther(t *testing.T) {
 		if err := p.ResumeOrphans(w.Context()); err != nil {
 			t.Fatal(err)
 		}
+
 		time.Sleep(time.Second)
 		began := time.Now()
 		p.awaitFinal(p.accept(batch.Spec{}, newFeed(3, "/b")).ID)
@@ -207,13 +235,15 @@ func TestBatch_BusyLeaseDelaysNoOther(t *testing.T) {
 	})
 }
 
-// The document of one batch cannot be read. Meanwhile the process completes its other batch. When the document can be
-// read again, the process completes the first batch, too.
+// The document of one batch cannot be read. Meanwhile the process completes its other batch. When
+// the document can be read again, the process completes the first batch, too.
 func TestBatch_FailingBatchDelaysNoOther(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startProcess()
 		defer p.stop()
-		var failing atomic.Value // id of the batch whose document cannot be read; "" = no document can be read
+
+		// id of the batch whose document cannot be read; "" = no document can be read
+		var failing atomic.Value
 		failing.Store("")
 		mend := p.failWhile(func(c storagetest.Call) bool {
 			return isDocumentRead(c) && strings.Contains(c.Key, failing.Load().(string))
@@ -224,10 +254,12 @@ func TestBatch_FailingBatchDelaysNoOther(t *testing.T) {
 		if took := time.Since(began); took > 5*time.Minute {
 			t.Errorf("the other batch was filed after %s, want at most 5m", took)
 		}
+
 		mend()
 		if err := p.ResumeOrphans(w.Context()); err != nil {
 			t.Fatal(err)
 		}
+
 		if got := p.awaitFinal(failing.Load().(string)); got.Filed != 3 {
 			t.Errorf("got %+v, want three parts filed", got)
 		}
@@ -245,10 +277,12 @@ func TestRemoveExpired_LeavesUnfinishedBatches(t *testing.T) {
 		if err := removeOld(w.Context(), other.Runner); err != nil {
 			t.Fatal(err)
 		}
+
 		mend()
 		if err := p.ResumeOrphans(w.Context()); err != nil {
 			t.Fatal(err)
 		}
+
 		if got := p.awaitFinal(b.ID); got.Filed != 3 {
 			t.Errorf("got %+v, want three parts filed", got)
 		}
@@ -262,7 +296,8 @@ type panickingContracts struct {
 }
 
 // Accept implements filing.Contracts.
-func (c *panickingContracts) Accept(ctx context.Context, contentType string, body []byte) (weir.Message, error) {
+func (c *panickingContracts) Accept(ctx context.Context, contentType string,
+	body []byte) (weir.Message, error) {
 	if !c.hasPanicked {
 		c.hasPanicked = true
 		panic("a defect")
@@ -270,8 +305,8 @@ func (c *panickingContracts) Accept(ctx context.Context, contentType string, bod
 	return c.Contracts.Accept(ctx, contentType, body)
 }
 
-// A panic during the check of a part must not end the process. Otherwise the batch would end each process that checks
-// the batch.
+// A panic during the check of a part must not end the process. Otherwise the batch would end each
+// process that checks the batch.
 func TestBatch_SurvivesAPanic(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startProcess()
@@ -282,13 +317,15 @@ func TestBatch_SurvivesAPanic(t *testing.T) {
 		if err := p.ResumeOrphans(w.Context()); err != nil {
 			t.Fatal(err)
 		}
+
 		if got := p.awaitFinal(b.ID); got.Filed != 3 {
 			t.Errorf("got %+v, want three parts filed", got)
 		}
 	})
 }
 
-// Accept refuses a long Content-Type and long split paths, because the batch's row has limited room.
+// Accept refuses a long Content-Type and long split paths, because the batch's row has limited
+// room.
 func TestAccept_RefusesLongTexts(t *testing.T) {
 	t.Parallel()
 	for name, spec := range map[string]batch.Spec{
@@ -308,7 +345,8 @@ func TestAccept_RefusesLongTexts(t *testing.T) {
 	}
 }
 
-// Storage does not return a chunk of a stored document. The batch ends with the reason, and holds up no other batch.
+// Storage does not return a chunk of a stored document. The batch ends with the reason, and holds
+// up no other batch.
 func TestBatch_EndsIfItsDocumentCannotBeRead(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startProcess()
@@ -318,12 +356,17 @@ func TestBatch_EndsIfItsDocumentCannotBeRead(t *testing.T) {
 				return storagetest.Fault{}
 			}
 			return storagetest.Fault{Kind: storagetest.FailBefore,
-				Err: &storage.Error{Op: "blob get", Kind: storage.Unreadable, Index: -1, Code: "409 BlobArchived"}}
+				Err: &storage.Error{Op: "blob get", Kind: storage.Unreadable, Index: -1,
+					Code: "409 BlobArchived"}}
 		})
+
 		b := p.accept(batch.Spec{}, newFeed(3, "/a"))
-		if got := p.awaitFinal(b.ID); got.State != wire.BatchRejected || !strings.Contains(got.Reason, "409 BlobArchived") {
-			t.Errorf("got %s because of %q, want rejected with storage's answer", got.State, got.Reason)
+		if got := p.awaitFinal(b.ID); got.State != wire.BatchRejected ||
+			!strings.Contains(got.Reason, "409 BlobArchived") {
+			t.Errorf("got %s because of %q, want rejected with storage's answer", got.State,
+				got.Reason)
 		}
+
 		p.faults.Set(nil)
 		if got := p.awaitFinal(p.accept(batch.Spec{}, newFeed(3, "/b")).ID); got.Filed != 3 {
 			t.Errorf("the next batch: got %+v, want three parts filed", got)

@@ -44,12 +44,15 @@ type world struct {
 func simulate(t *testing.T, f func(w *world)) {
 	t.Helper()
 	lanetest.Simulate(t, func(t *testing.T) {
-		set, err := contract.New([]contract.Definition{{Name: "article", Root: "article", Key: contract.KeyPaths{"./@path"},
-			Split:  "/feed/article",
-			Fields: []contract.Field{{Path: "./title", Rule: "required"}}}}, contract.Limits{MaxBody: maxBody})
+		set, err := contract.New(
+			[]contract.Definition{{Name: "article", Root: "article",
+				Key: contract.KeyPaths{"./@path"}, Split: "/feed/article",
+				Fields: []contract.Field{{Path: "./title", Rule: "required"}}}},
+			contract.Limits{MaxBody: maxBody})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		f(&world{T: t, lanes: lanetest.New(t, 3), set: set})
 	})
 }
@@ -66,9 +69,12 @@ func (w *world) startProcess() *process {
 	p := &process{w: w, faults: storagetest.NewFaults()}
 	store := w.lanes.FaultyStore(p.faults)
 	p.Runner = batch.New(batch.Config{Store: store, Blobs: p.faults.Blobs(w.lanes.Account.Blobs()),
-		Leases: p.faults.Leases(w.lanes.Account.Leases()), Lease: leaseLength, Contracts: w.set, MaxBody: maxBody,
-		Filer: &filing.Filer{Contracts: w.set}, Log: lane.NewAppender(store, lanetest.Quiet),
-		Wake: w.calls.CountWake, Refused: w.calls.CountRefusal, Now: time.Now, Logger: lanetest.Quiet})
+		Leases: p.faults.Leases(w.lanes.Account.Leases()), Lease: leaseLength, Contracts: w.set,
+		MaxBody: maxBody,
+		Filer:   &filing.Filer{Contracts: w.set}, Log: lane.NewAppender(store, lanetest.Quiet),
+		Wake: w.calls.CountWake, Refused: w.calls.CountRefusal, Now: time.Now,
+		Logger: lanetest.Quiet})
+
 	return p
 }
 
@@ -89,10 +95,12 @@ func (p *process) accept(s batch.Spec, document string) wire.Batch {
 	if s.Mode == "" {
 		s.Mode = wire.BatchAll
 	}
+
 	b, err := p.Accept(p.w.Context(), s, strings.NewReader(document))
 	if err != nil {
 		p.w.Fatal(err)
 	}
+
 	return b
 }
 
@@ -103,11 +111,13 @@ func (p *process) awaitFinal(id string) wire.Batch {
 		if err != nil {
 			p.w.Fatal(err)
 		}
+
 		if b.IsFinal() {
 			synctest.Wait() // wait until the document is removed, too
 			return b
 		}
 	}
+
 	p.w.Fatalf("batch %s: got no final state within an hour, want one", id)
 	return wire.Batch{}
 }
@@ -117,13 +127,15 @@ func newArticle(key string, n int) string {
 	return fmt.Sprintf(`<article path="%s"><title>%d</title></article>`, key, n)
 }
 
-// newFeed returns a document with n articles, whose titles are 0 to n-1. The articles get the keys in rotation.
+// newFeed returns a document with n articles, whose titles are 0 to n-1. The articles get the keys
+// in rotation.
 func newFeed(n int, keys ...string) string {
 	var b strings.Builder
 	b.WriteString("<feed>")
 	for i := range n {
 		b.WriteString(newArticle(keys[i%len(keys)], i))
 	}
+
 	b.WriteString("</feed>")
 	return b.String()
 }
@@ -146,20 +158,24 @@ func (w *world) countAll() (n int) {
 	return n
 }
 
-// blobNames returns the names on the first page of the account's blobs, which is enough for these tests.
+// blobNames returns the names on the first page of the account's blobs, which is enough for these
+// tests.
 func (w *world) blobNames() (names []string) {
 	w.Helper()
 	page, err := w.lanes.Account.Blobs().List(w.Context(), "", "")
 	if err != nil {
 		w.Fatal(err)
 	}
+
 	for _, b := range page.Infos {
 		names = append(names, b.Name)
 	}
+
 	return names
 }
 
-// checkEachOnce checks that each part of newFeed(n, keys...) has become exactly one message, in order per key.
+// checkEachOnce checks that each part of newFeed(n, keys...) has become exactly one message, in
+// order per key.
 func (w *world) checkEachOnce(n int, keys ...string) {
 	w.Helper()
 	for k, key := range keys {
@@ -167,13 +183,16 @@ func (w *world) checkEachOnce(n int, keys ...string) {
 		for i := k; i < n; i += len(keys) {
 			want = append(want, newArticle(key, i))
 		}
+
 		if got := w.lanes.BodiesOf(key); !slices.Equal(got, want) {
-			w.Errorf("messages of %s: got %d %.300q, want %d %.300q", key, len(got), got, len(want), want)
+			w.Errorf("messages of %s: got %d %.300q, want %d %.300q", key, len(got), got,
+				len(want), want)
 		}
 	}
 }
 
-// multipartOf returns a multipart body and its Content-Type. files has the name and the content of each file, in turn.
+// multipartOf returns a multipart body and its Content-Type. files has the name and the content of
+// each file, in turn.
 func multipartOf(t testing.TB, files ...string) (contentType, body string) {
 	t.Helper()
 	var b bytes.Buffer
@@ -184,13 +203,16 @@ func multipartOf(t testing.TB, files ...string) (contentType, body string) {
 		if err == nil {
 			_, err = io.WriteString(f, files[i+1])
 		}
+
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if err := m.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	return m.FormDataContentType(), b.String()
 }
 

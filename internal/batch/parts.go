@@ -21,16 +21,18 @@ import (
 )
 
 type part struct {
-	number      int    // position in the batch, from 1
-	file        string // name of the part's file in a zip or in multipart; empty = the batch is one document
-	line        int    // line of the part's start tag in the file; 0 = the part is a whole file
+	number int // position in the batch, from 1
+	// name of the part's file in a zip or in multipart; empty = the batch is one document
+	file        string
+	line        int // line of the part's start tag in the file; 0 = the part is a whole file
 	contentType string
 	body        []byte
 	err         error // why the part has no body, or why its body is invalid
 }
 
 func (p part) newSubmission(upstream string) filing.Submission {
-	return filing.Submission{ContentType: p.contentType, Body: p.body, Options: filing.Options{Upstream: upstream}}
+	return filing.Submission{ContentType: p.contentType, Body: p.body,
+		Options: filing.Options{Upstream: upstream}}
 }
 
 type partReader struct {
@@ -54,22 +56,26 @@ type postedFile struct {
 	name        string
 	contentType string
 	content     io.Reader
-	err         error // why the file cannot be read, for example if it is encrypted; nil = it can be read
+	// why the file cannot be read, for example if it is encrypted; nil = it can be read
+	err error
 }
 
 // fileReader returns the files of a batch one after the other, and then io.EOF.
 type fileReader interface{ nextFile() (postedFile, error) }
 
-// openParts returns a reader of the batch's parts. Between two reads it lets the batches of other upstreams work.
+// openParts returns a reader of the batch's parts. Between two reads it lets the batches of other
+// upstreams work.
 func openParts(ctx context.Context, w *work) (*partReader, error) {
 	b := &w.batch
 	paths, err := compilePaths(b.Split)
 	if err != nil {
 		return nil, err
 	}
+
 	d := &document{ctx: ctx, blobs: w.Blobs, id: b.ID, size: b.Bytes}
-	r := &partReader{ctx: ctx, shift: w.shift, set: w.Contracts, maxBody: w.MaxBody, paths: paths, document: d,
-		budget: newBudget(paths, b.Bytes)}
+	r := &partReader{ctx: ctx, shift: w.shift, set: w.Contracts, maxBody: w.MaxBody, paths: paths,
+		document: d, budget: newBudget(paths, b.Bytes)}
+
 	switch b.Format {
 	case wire.BatchZip:
 		r.zip, err = openZip(d)
@@ -79,11 +85,14 @@ func openParts(ctx context.Context, w *work) (*partReader, error) {
 	default:
 		r.files = &oneFile{&postedFile{contentType: w.progress.ContentType, content: d}}
 	}
+
 	r.files = withoutLitter{r.files}
+
 	return r, err
 }
 
-// pass lets another batch work if this batch's shift is over. Meanwhile this batch keeps little memory.
+// pass lets another batch work if this batch's shift is over. Meanwhile this batch keeps little
+// memory.
 func (r *partReader) pass() error {
 	hasPassed, err := r.shift.pass(r.ctx)
 	if hasPassed {
@@ -92,10 +101,12 @@ func (r *partReader) pass() error {
 			r.zip.dropDirectory()
 		}
 	}
+
 	return err
 }
 
-// meteredContent is the content of one file. Its reads belong to the shift of the batch, and use up the budget.
+// meteredContent is the content of one file. Its reads belong to the shift of the batch, and use up
+// the budget.
 type meteredContent struct {
 	parts   *partReader
 	content io.Reader
@@ -106,20 +117,23 @@ func (c *meteredContent) Read(p []byte) (int, error) {
 	if err := c.parts.pass(); err != nil {
 		return 0, err
 	}
+
 	n, err := c.content.Read(p)
 	if spent := c.parts.budget.spend(countMarks(p[:n])); spent != nil {
 		return 0, spent
 	}
+
 	return n, err
 }
 
-// next returns the next part, and io.EOF after the last part. If the error is a *weir.Error, the whole batch is
-// refused. Any other error comes from storage.
+// next returns the next part, and io.EOF after the last part. If the error is a *weir.Error, the
+// whole batch is refused. Any other error comes from storage.
 func (r *partReader) next() (part, error) {
 	for {
 		if err := r.pass(); err != nil {
 			return part{}, err
 		}
+
 		p, found, err := r.nextOfFile()
 		if err != nil {
 			return part{}, err
@@ -127,30 +141,37 @@ func (r *partReader) next() (part, error) {
 		if !found {
 			continue
 		}
+
 		if r.number++; r.number > maxParts {
 			return part{}, malformedError(fmt.Sprintf("the batch has more than %d parts", maxParts))
 		}
+
 		p.number, p.file = r.number, r.file.name
+
 		return p, nil
 	}
 }
 
-// nextOfFile returns the next part of the present file, or found = false if the file has no further part. If no file is
-// being split, nextOfFile first opens the next file.
+// nextOfFile returns the next part of the present file, or found = false if the file has no further
+// part. If no file is being split, nextOfFile first opens the next file.
 func (r *partReader) nextOfFile() (p part, found bool, err error) {
 	if r.splitter == nil {
 		if r.file, err = r.files.nextFile(); err != nil {
 			return part{}, false, err
 		}
+
 		r.file.content = &meteredContent{r, r.file.content}
 		if len(r.paths) == 0 || r.file.err != nil {
 			p, err = r.readWhole()
 			return p, true, err
 		}
-		if r.splitter, err = r.set.Split(r.file.content, r.file.contentType, r.paths...); err != nil {
+
+		if r.splitter, err = r.set.Split(r.file.content, r.file.contentType, r.paths...); err !=
+			nil {
 			return part{}, false, r.inFile(err)
 		}
 	}
+
 	one, err := r.splitter.Next()
 	switch {
 	case errors.Is(err, io.EOF):
@@ -159,7 +180,9 @@ func (r *partReader) nextOfFile() (p part, found bool, err error) {
 	case err != nil:
 		return part{}, false, r.inFile(err)
 	}
-	return part{line: one.Line, contentType: r.splitter.PartType(), body: one.Body, err: one.Err}, true, nil
+
+	return part{line: one.Line, contentType: r.splitter.PartType(), body: one.Body, err: one.Err},
+		true, nil
 }
 
 // readWhole returns the present file as one part.
@@ -167,6 +190,7 @@ func (r *partReader) readWhole() (part, error) {
 	if r.file.err != nil {
 		return part{err: r.file.err}, nil
 	}
+
 	body, err := io.ReadAll(io.LimitReader(r.file.content, r.maxBody+1))
 	var refused *weir.Error
 	switch {
@@ -176,8 +200,11 @@ func (r *partReader) readWhole() (part, error) {
 		return part{}, err
 	case int64(len(body)) > r.maxBody:
 		return part{err: &weir.Error{Kind: weir.TooLarge, Op: "batch",
-			Message: fmt.Sprintf("the part is over %d bytes (maxBody in weir.yaml)", r.maxBody)}}, nil
+				Message: fmt.Sprintf("the part is over %d bytes (maxBody in weir.yaml)",
+					r.maxBody)}},
+			nil
 	}
+
 	return part{contentType: r.file.contentType, body: body}, nil
 }
 
@@ -187,6 +214,7 @@ func (r *partReader) inFile(err error) error {
 	if r.file.name == "" || !errors.As(err, &refused) {
 		return err
 	}
+
 	named := *refused
 	named.Message = "file " + truncateText(r.file.name) + ": " + refused.Message
 	return &named
@@ -220,15 +248,17 @@ func (w withoutLitter) nextFile() (postedFile, error) {
 	}
 }
 
-// isLitter reports whether a file is not the sender's, but one in which macOS keeps properties of other files or of
-// folders. The file drop ignores names with a dot in front as well.
+// isLitter reports whether a file is not the sender's, but one in which macOS keeps properties of
+// other files or of folders. The file drop ignores names with a dot in front as well.
 func isLitter(name string) bool {
 	names := strings.FieldsFunc(name, func(c rune) bool { return c == '/' || c == '\\' })
 	if len(names) == 0 {
 		return false
 	}
+
 	base := names[len(names)-1]
-	return slices.Contains(names, "__MACOSX") || base == ".DS_Store" || strings.HasPrefix(base, "._")
+	return slices.Contains(names, "__MACOSX") || base == ".DS_Store" ||
+		strings.HasPrefix(base, "._")
 }
 
 // multipartFiles is the fileReader of a multipart body.
@@ -250,20 +280,23 @@ func (m *multipartFiles) nextFile() (postedFile, error) {
 	if err != nil {
 		return postedFile{}, m.describeError(err)
 	}
+
 	name := p.FileName()
 	if name == "" {
 		name = p.FormName()
 	}
+
 	f := postedFile{name: name, contentType: p.Header.Get("Content-Type")}
 	if f.err = checkPartHeaders(http.Header(p.Header)); f.err == nil {
 		content := &multipartContent{files: m, part: p}
 		f.content, f.err = decodeTransfer(p.Header.Get("Content-Transfer-Encoding"), content)
 	}
+
 	return f, nil
 }
 
-// checkPartHeaders refuses a part with headers of a message, because parts have none, and the content of a part in a
-// content coding.
+// checkPartHeaders refuses a part with headers of a message, because parts have none, and the
+// content of a part in a content coding.
 func checkPartHeaders(h http.Header) error {
 	if err := filing.CheckNames("a part of a batch has no header ", h); err != nil {
 		return err
@@ -271,7 +304,8 @@ func checkPartHeaders(h http.Header) error {
 	return weir.CheckContentEncoding(h["Content-Encoding"]...)
 }
 
-// decodeTransfer returns the content of a part without its Content-Transfer-Encoding (RFC 2045, section 6).
+// decodeTransfer returns the content of a part without its Content-Transfer-Encoding (RFC 2045,
+// section 6).
 func decodeTransfer(encoding string, content *multipartContent) (io.Reader, error) {
 	switch encoding = strings.ToLower(strings.TrimSpace(encoding)); encoding {
 	case "", "7bit", "8bit", "binary":
@@ -279,8 +313,10 @@ func decodeTransfer(encoding string, content *multipartContent) (io.Reader, erro
 	case "quoted-printable":
 		return &transferContent{encoding, quotedprintable.NewReader(content), content}, nil
 	case "base64":
-		return &transferContent{encoding, base64.NewDecoder(base64.StdEncoding, content), content}, nil
+		return &transferContent{encoding, base64.NewDecoder(base64.StdEncoding, content), content},
+			nil
 	}
+
 	return nil, &weir.Error{Kind: weir.Unsupported, Op: "batch", Message: fmt.Sprintf(
 		"the Content-Transfer-Encoding %.40q is not supported: base64, quoted-printable, 7bit, 8bit and binary are",
 		encoding)}
@@ -302,10 +338,12 @@ func (c *transferContent) Read(p []byte) (int, error) {
 	case err != nil && !errors.Is(err, io.EOF):
 		return n, invalidError("the part is not valid " + c.encoding)
 	}
+
 	return n, err
 }
 
-// describeError turns an error of the multipart reader into storage's error, io.EOF, or an error of kind Malformed.
+// describeError turns an error of the multipart reader into storage's error, io.EOF, or an error of
+// kind Malformed.
 func (m *multipartFiles) describeError(err error) error {
 	switch {
 	case m.document.failed != nil:
@@ -341,7 +379,8 @@ type zipFiles struct {
 	unpacked int64       // number of unpacked bytes read so far, from all files together
 }
 
-// maxDirectory is the largest number of bytes that openZip reads for a zip's directory, which stays in memory.
+// maxDirectory is the largest number of bytes that openZip reads for a zip's directory, which stays
+// in memory.
 const maxDirectory = 8 << 20
 
 func openZip(d *document) (*zipFiles, error) {
@@ -365,10 +404,12 @@ func (z *zipFiles) loadDirectory() (err error) {
 	case err != nil:
 		return malformedError("the body is not a zip that can be read")
 	}
+
 	return nil
 }
 
-// dropDirectory frees the memory of the directory, which can be 50 MB, until the next file is opened.
+// dropDirectory frees the memory of the directory, which can be 50 MB, until the next file is
+// opened.
 func (z *zipFiles) dropDirectory() {
 	if z.reader != nil {
 		z.reader.File = nil // an open file refers to the reader
@@ -380,6 +421,7 @@ func (z *zipFiles) nextFile() (postedFile, error) {
 	if err := z.loadDirectory(); err != nil {
 		return postedFile{}, err
 	}
+
 	for z.next < len(z.reader.File) {
 		f := z.reader.File[z.next]
 		z.next++
@@ -387,10 +429,12 @@ func (z *zipFiles) nextFile() (postedFile, error) {
 			return z.openFile(f)
 		}
 	}
+
 	return postedFile{}, io.EOF
 }
 
-// encryptedFlag is the bit of a file's flags that marks an encrypted file; see PKWARE's APPNOTE, section 4.4.4.
+// encryptedFlag is the bit of a file's flags that marks an encrypted file; see PKWARE's APPNOTE,
+// section 4.4.4.
 const encryptedFlag = 1
 
 func (z *zipFiles) openFile(f *zip.File) (postedFile, error) {
@@ -399,6 +443,7 @@ func (z *zipFiles) openFile(f *zip.File) (postedFile, error) {
 		posted.err = invalidError("the file is encrypted")
 		return posted, nil
 	}
+
 	content, err := f.Open()
 	switch {
 	case z.document.failed != nil:
@@ -407,7 +452,9 @@ func (z *zipFiles) openFile(f *zip.File) (postedFile, error) {
 		posted.err = invalidError("the file is damaged, or compressed in another way than deflate")
 		return posted, nil
 	}
+
 	posted.content = &zipContent{z, content}
+
 	return posted, nil
 }
 
@@ -415,7 +462,8 @@ func invalidError(message string) error {
 	return &weir.Error{Kind: weir.Invalid, Op: "batch", Message: message}
 }
 
-// zipContent is the content of one file of a zip. Read fails if all files together have more than maxUnpacked bytes.
+// zipContent is the content of one file of a zip. Read fails if all files together have more than
+// maxUnpacked bytes.
 type zipContent struct {
 	files   *zipFiles
 	content io.Reader
@@ -427,11 +475,13 @@ func (c *zipContent) Read(p []byte) (int, error) {
 	c.files.unpacked += int64(n)
 	switch {
 	case c.files.unpacked > maxUnpacked:
-		return 0, malformedError(fmt.Sprintf("the files are over %d bytes when they are unpacked", maxUnpacked))
+		return 0, malformedError(fmt.Sprintf("the files are over %d bytes when they are unpacked",
+			maxUnpacked))
 	case c.files.document.failed != nil:
 		return 0, c.files.document.failed
 	case err != nil && !errors.Is(err, io.EOF):
 		return 0, invalidError("the file is damaged")
 	}
+
 	return n, err
 }

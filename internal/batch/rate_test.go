@@ -28,6 +28,7 @@ func TestBatch_FilesPartsOfOneKeyTogether(t *testing.T) {
 				for n := range c.keys {
 					keys = append(keys, fmt.Sprint("/", n))
 				}
+
 				began := time.Now()
 				b := p.awaitFinal(p.accept(batch.Spec{}, newFeed(parts, keys...)).ID)
 				took := time.Since(began)
@@ -35,6 +36,7 @@ func TestBatch_FilesPartsOfOneKeyTogether(t *testing.T) {
 				if b.State != wire.BatchFiled || took > c.most {
 					t.Errorf("got %s after %s, want it filed within %s", b.State, took, c.most)
 				}
+
 				w.checkEachOnce(parts, keys...)
 			})
 		})

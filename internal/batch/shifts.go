@@ -10,22 +10,26 @@ import (
 )
 
 const (
-	// maxOpen is the number of batches that are in memory at the same time. They belong to different upstreams.
+	// maxOpen is the number of batches that are in memory at the same time. They belong to
+	// different upstreams.
 	maxOpen = 4
 	// shiftLength is the time after which a batch lets the batches of other upstreams work.
 	shiftLength = 2 * time.Second
-	// maxStay is the time after which a batch that is being filed leaves its place, if a batch of another upstream
-	// waits for one. It later reads its document again from the beginning. A batch that is being checked stays, because
-	// its position is not stored; its budget bounds its time.
+	// maxStay is the time after which a batch that is being filed leaves its place, if a batch of
+	// another upstream waits for one. It later reads its document again from the beginning. A batch
+	// that is being checked stays, because its position is not stored; its budget bounds its time.
 	maxStay = 2 * time.Minute
 )
 
 // shifts shares this process among the batches of different upstreams. Invariants:
 //
-//   - One batch works at a time. It has the shift, and hands it on after shiftLength, at the next step that ends.
-//   - At most maxOpen batches are open, and one of each upstream. The batches of an upstream follow each other.
+//   - One batch works at a time. It has the shift, and hands it on after shiftLength, at the next
+//     step that ends.
+//   - At most maxOpen batches are open, and one of each upstream. The batches of an upstream follow
+//     each other.
 //
-// So a batch waits for one shift of each other open batch, and not for the end of a long batch of another upstream.
+// So a batch waits for one shift of each other open batch, and not for the end of a long batch of
+// another upstream.
 type shifts struct {
 	now   func() time.Time
 	open  *semaphore.Weighted // the places of open batches
@@ -61,10 +65,12 @@ func (t *shifts) enter(ctx context.Context, upstream string) (*shift, error) {
 	t.waiting.Add(1)
 	err := t.open.Acquire(ctx, 1)
 	t.waiting.Add(-1)
+
 	if err != nil {
 		own.Release(1)
 		return nil, err
 	}
+
 	return &shift{shifts: t, own: own, openedAt: t.now()}, nil
 }
 
@@ -87,8 +93,8 @@ func (t *shift) begin(ctx context.Context) error {
 	return nil
 }
 
-// pass lets another batch work if shiftLength is over, and waits until it is this batch's shift again. It
-// reports whether another batch was waiting.
+// pass lets another batch work if shiftLength is over, and waits until it is this batch's shift
+// again. It reports whether another batch was waiting.
 func (t *shift) pass(ctx context.Context) (hasPassed bool, err error) {
 	now := t.now()
 	if now.Sub(t.beganAt) < shiftLength {
@@ -96,10 +102,12 @@ func (t *shift) pass(ctx context.Context) (hasPassed bool, err error) {
 	}
 
 	t.end()
+
 	if t.right.TryAcquire(1) { // never succeeds while another batch waits
 		t.hasRight, t.beganAt = true, now
 		return false, nil
 	}
+
 	return true, t.begin(ctx)
 }
 
@@ -111,7 +119,9 @@ func (t *shift) end() {
 }
 
 // mustLeave reports whether the batch has to leave its place to a batch that waits for one.
-func (t *shift) mustLeave() bool { return t.waiting.Load() > 0 && t.now().Sub(t.openedAt) >= maxStay }
+func (t *shift) mustLeave() bool {
+	return t.waiting.Load() > 0 && t.now().Sub(t.openedAt) >= maxStay
+}
 
 func (t *shift) leave() {
 	t.end()

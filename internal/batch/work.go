@@ -32,12 +32,14 @@ const showInterval = 2 * time.Second
 // errTakenOver means that another process has changed or removed the batch's row.
 var errTakenOver = errors.New("another process works on the batch")
 
-// processBatch continues the work on a batch from the stored state, in the shifts of this process. It is the Run of a
-// job.Job: failures is the number of failures since the last progress.
-func (r *Runner) processBatch(ctx context.Context, id string, t *shift, failures int) (hasProgressed bool, err error) {
+// processBatch continues the work on a batch from the stored state, in the shifts of this process.
+// It is the Run of a job.Job: failures is the number of failures since the last progress.
+func (r *Runner) processBatch(ctx context.Context, id string, t *shift,
+	failures int) (hasProgressed bool, err error) {
 	if err := t.begin(ctx); err != nil {
 		return false, err
 	}
+
 	one, err := r.store.read(ctx, id)
 	if storage.Is(err, storage.NotFound) {
 		return false, r.store.endWork(ctx, id)
@@ -57,6 +59,7 @@ func (r *Runner) processBatch(ctx context.Context, id string, t *shift, failures
 	case isOwnFault(err):
 		err = w.judgeStuck(ctx, failures, err)
 	}
+
 	return w.hasProgressed, err
 }
 
@@ -66,17 +69,21 @@ func (w *work) takeSteps(ctx context.Context) error {
 			return err
 		}
 	}
+
 	if w.batch.State == wire.BatchFiling && !w.isCancelled() {
 		if err := w.fileParts(ctx); err != nil {
 			return err
 		}
 	}
+
 	if w.isCancelled() && !w.batch.IsFinal() {
-		w.batch.State, w.batch.FinishedAt = wire.BatchCancelled, w.Now().UTC().Truncate(time.Microsecond)
+		w.batch.State, w.batch.FinishedAt = wire.BatchCancelled,
+			w.Now().UTC().Truncate(time.Microsecond)
 		if err := w.save(ctx); err != nil {
 			return err
 		}
 	}
+
 	return w.endWork(ctx)
 }
 
@@ -86,50 +93,60 @@ func (w *work) endWork(ctx context.Context) error {
 	if err := w.finishFile(ctx); err != nil {
 		return err
 	}
+
 	if err := removeDocument(ctx, w.Blobs, id, w.batch.Bytes); err != nil {
 		return err
 	}
+
 	if w.batch.State == wire.BatchRejected {
-		// No part became a message, so a client may post the document again with the same idempotency key, for example
-		// after a change of contracts.
+		// No part became a message, so a client may post the document again with the same
+		// idempotency key, for example after a change of contracts.
 		if err := w.store.releaseKey(ctx, &w.row); err != nil {
 			return err
 		}
 	}
+
 	if err := w.store.endWork(ctx, id); err != nil {
 		return err
 	}
+
 	w.Logger.Info("batch: over", "outcome", string(w.batch.State))
+
 	return nil
 }
 
-// finishFile hands a final batch with its problems to Config.FinishFile. It does nothing if the batch was posted, and
-// has no file in the archive.
+// finishFile hands a final batch with its problems to Config.FinishFile. It does nothing if the
+// batch was posted, and has no file in the archive.
 func (w *work) finishFile(ctx context.Context) (err error) {
 	if w.FinishFile == nil || w.progress.File == "" {
 		return nil
 	}
+
 	b := w.batch
 	if b.Problems, err = w.loadProblems(ctx, b.ID); err != nil {
 		return err
 	}
+
 	return w.FinishFile(ctx, b, w.progress.File)
 }
 
-// checkParts checks all parts, and saves the next state of the batch: "filing" or "rejected". If the batch is cancelled
-// meanwhile, checkParts does not change the state.
+// checkParts checks all parts, and saves the next state of the batch: "filing" or "rejected". If
+// the batch is cancelled meanwhile, checkParts does not change the state.
 func (w *work) checkParts(ctx context.Context) error {
 	w.batch.Parts, w.batch.Invalid = 0, 0
 	reason, err := w.findReason(ctx)
 	if err != nil {
 		return err
 	}
+
 	if err := w.saveProblems(ctx); err != nil {
 		return err
 	}
+
 	if w.isCancelled() {
 		return nil
 	}
+
 	b := &w.batch
 	switch {
 	case reason != "":
@@ -140,36 +157,44 @@ func (w *work) checkParts(ctx context.Context) error {
 	case b.Invalid > 0 && b.Mode == wire.BatchAll:
 		reason = fmt.Sprintf("%d of %d parts are invalid", b.Invalid, b.Parts)
 	}
+
 	if reason == "" && b.Upstream != "" && w.Quotas != nil {
 		if reason, err = w.admitParts(ctx); err != nil {
 			return err
 		}
 	}
+
 	if b.State = wire.BatchFiling; reason != "" {
-		b.State, b.Reason, b.FinishedAt = wire.BatchRejected, reason, w.Now().UTC().Truncate(time.Microsecond)
+		b.State, b.Reason, b.FinishedAt = wire.BatchRejected, reason,
+			w.Now().UTC().Truncate(time.Microsecond)
 	}
+
 	return w.saveProgress(ctx)
 }
 
-// admitParts counts the valid parts against the daily quota of the upstream. If the quota refuses the parts, admitParts
-// returns the reason, and otherwise "". If the process dies before the batch is saved, another process counts the parts
-// a second time.
+// admitParts counts the valid parts against the daily quota of the upstream. If the quota refuses
+// the parts, admitParts returns the reason, and otherwise "". If the process dies before the batch
+// is saved, another process counts the parts a second time.
 func (w *work) admitParts(ctx context.Context) (string, error) {
 	count := w.batch.Parts - w.batch.Invalid
 	if w.isAdmitted(count) {
 		return "", nil
 	}
+
 	err := w.Quotas.AdmitBatch(ctx, w.batch.Upstream, count)
 	if err == nil {
 		w.setAdmitted(count)
 	}
+
 	if refused := refusalOf(err); refused != nil {
 		return truncateText(refused.Message), nil
 	}
+
 	return "", err
 }
 
-// isAdmitted reports whether this process has already counted this number of parts of the batch against the quota.
+// isAdmitted reports whether this process has already counted this number of parts of the batch
+// against the quota.
 func (w *work) isAdmitted(count int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -182,8 +207,8 @@ func (w *work) setAdmitted(count int) {
 	w.admitted[w.batch.ID] = count
 }
 
-// findReason checks all parts, but stops if the batch is cancelled. If the document is rejected as a whole, findReason
-// returns the reason, and otherwise "".
+// findReason checks all parts, but stops if the batch is cancelled. If the document is rejected as
+// a whole, findReason returns the reason, and otherwise "".
 func (w *work) findReason(ctx context.Context) (string, error) {
 	parts, err := openParts(ctx, w)
 	for err == nil && !w.isCancelled() {
@@ -191,28 +216,35 @@ func (w *work) findReason(ctx context.Context) (string, error) {
 		if p, err = parts.next(); err != nil {
 			break
 		}
+
 		w.batch.Parts++
 		if p.err == nil {
 			_, p.err = w.Filer.Validate(ctx, p.newSubmission(w.batch.Upstream))
 		}
+
 		if weir.KindOf(p.err) == weir.Unavailable {
 			return "", p.err
 		}
+
 		w.addProblem(p)
 		if w.Now().Sub(w.savedAt) >= showInterval {
 			err = w.save(ctx)
 		}
 	}
+
 	if errors.Is(err, io.EOF) {
 		return "", nil
 	}
+
 	if refused := refusalOf(err); refused != nil {
 		return truncateText(refused.Message), nil
 	}
+
 	return "", err
 }
 
-// refusalOf returns the error by which Weir refuses a document or its parts for good, or nil if err is another error.
+// refusalOf returns the error by which Weir refuses a document or its parts for good, or nil if err
+// is another error.
 func refusalOf(err error) *weir.Error {
 	var refused *weir.Error
 	if errors.As(err, &refused) && refused.Kind != weir.Unavailable {
@@ -221,17 +253,20 @@ func refusalOf(err error) *weir.Error {
 	return nil
 }
 
-// addProblem counts a part if the part is invalid. It keeps the problems of the first maxProblems invalid parts only.
+// addProblem counts a part if the part is invalid. It keeps the problems of the first maxProblems
+// invalid parts only.
 func (w *work) addProblem(p part) {
 	if p.err == nil {
 		return
 	}
+
 	w.batch.Invalid++
 	w.Refused(p.err)
 	var refused *weir.Error
 	if !errors.As(p.err, &refused) {
 		refused = &weir.Error{Message: "the part cannot be read"}
 	}
+
 	if len(w.problems) < maxProblems {
 		w.problems = append(w.problems, describeProblem(p, refused))
 	}
@@ -243,25 +278,31 @@ func (w *work) saveProblems(ctx context.Context) error {
 	if len(w.problems) == 0 {
 		return nil
 	}
+
 	text, err := json.Marshal(w.problems)
 	if err != nil {
 		return err
 	}
+
 	err = w.Blobs.Put(ctx, problemsName(w.batch.ID), text)
 	w.isUnsaved = w.isUnsaved && err != nil
+
 	return err
 }
 
-func (r *Runner) loadProblems(ctx context.Context, id string) (problems []wire.PartProblem, err error) {
+func (r *Runner) loadProblems(ctx context.Context, id string) (problems []wire.PartProblem,
+	err error) {
 	text, err := r.Blobs.Get(ctx, problemsName(id))
 	if storage.IsObjectFault(err) {
-		// No part is invalid, or the problems are not stored yet. If storage does not return them, the batch has to end
-		// without them.
+		// No part is invalid, or the problems are not stored yet. If storage does not return them,
+		// the batch has to end without them.
 		return nil, nil
 	}
+
 	if err != nil {
 		return nil, &unreadError{"the problems of the parts", err}
 	}
+
 	return problems, json.Unmarshal(text, &problems)
 }
 
@@ -287,6 +328,7 @@ func (w *work) save(ctx context.Context) error {
 	if failed == nil {
 		return nil
 	}
+
 	present, err := w.store.read(ctx, w.batch.ID)
 	switch {
 	case storage.Is(err, storage.NotFound):
@@ -295,13 +337,16 @@ func (w *work) save(ctx context.Context) error {
 		return errors.Join(failed, err)
 	case present.etag == w.etag:
 		return failed // nothing was written
-	case present.batch.UpdatedAt.Equal(w.batch.UpdatedAt) && present.progress.Next == w.progress.Next:
+	case present.batch.UpdatedAt.Equal(w.batch.UpdatedAt) &&
+		present.progress.Next == w.progress.Next:
 		w.etag, w.batch.CancelAskedAt = present.etag, present.batch.CancelAskedAt
 		return nil
+
 	case w.batch.CancelAskedAt.IsZero() && present.batch.UpdatedAt.Equal(before) &&
 		!present.batch.CancelAskedAt.IsZero():
 		w.etag, w.batch.CancelAskedAt = present.etag, present.batch.CancelAskedAt
 		return w.save(ctx)
 	}
+
 	return errTakenOver
 }

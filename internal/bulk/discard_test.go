@@ -15,8 +15,8 @@ import (
 	"weir/internal/weir"
 )
 
-// putDead fills a lane with n dead messages. Messages with an odd sequence number have the key /odd. The other messages
-// have the key /even and another error.
+// putDead fills a lane with n dead messages. Messages with an odd sequence number have the key
+// /odd. The other messages have the key /even and another error.
 func putDead(t *testing.T, s *lane.Store, account *memory.Account, number, n int) {
 	t.Helper()
 	for i := 1; i <= n; i++ {
@@ -24,10 +24,13 @@ func putDead(t *testing.T, s *lane.Store, account *memory.Account, number, n int
 		if i%2 == 1 {
 			key, reason = "/odd", "422 title missing"
 		}
+
 		seq := int64(i)
 		ops := []storage.Op{
-			{Kind: storage.Insert, Key: rows.MessageKey(seq), Values: rows.Values(rows.Nonce.Is(fmt.Sprintf("%020x", i)),
-				rows.Key.Is(key), rows.Contract.Is("article"), rows.Stage.Is("dead"), rows.FinishedAt.Is(diedAt(i)))},
+			{Kind: storage.Insert, Key: rows.MessageKey(seq),
+				Values: rows.Values(rows.Nonce.Is(fmt.Sprintf("%020x", i)),
+					rows.Key.Is(key), rows.Contract.Is("article"), rows.Stage.Is("dead"),
+					rows.FinishedAt.Is(diedAt(i)))},
 			{Kind: storage.Insert, Key: rows.DeadKey(seq), Values: rows.Values(rows.Key.Is(key),
 				rows.Contract.Is("article"), rows.Reason.Is(reason), rows.DiedAt.Is(diedAt(i)))},
 		}
@@ -47,6 +50,7 @@ func TestDiscardDead(t *testing.T) {
 	if err := s.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	putDead(t, s, account, 1, n)
 	d := bulk.Changer{Store: s}
 	odd, _ := weir.Fingerprint("article", 0, "422 title missing")
@@ -63,34 +67,43 @@ func TestDiscardDead(t *testing.T) {
 		"Fingerprint": {bulk.Selection{Fingerprint: odd}, n / 2},
 		"Span":        {bulk.Selection{From: diedAt(100), To: diedAt(110)}, 10},
 	} {
-		counts, _, done, err := d.DiscardDead(t.Context(), c.filter, bulk.Position{}, 10_000, "", true)
+		counts, _, done, err := d.DiscardDead(t.Context(), c.filter, bulk.Position{},
+			10_000, "", true)
 		if err != nil || !done || counts.Selected != c.want || counts.Asked != 0 {
 			t.Errorf("%s: got %+v, %v, %v, want %d selected", name, counts, done, err, c.want)
 		}
 	}
+
 	var asked int64
 	for at, done := (bulk.Position{}), false; !done; {
 		var counts bulk.Counts
 		var err error
-		counts, at, done, err = d.DiscardDead(t.Context(), bulk.Selection{Fingerprint: odd}, at, 1, "old", false)
+		counts, at, done, err = d.DiscardDead(t.Context(), bulk.Selection{Fingerprint: odd}, at, 1,
+			"old", false)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		asked += counts.Asked
 	}
+
 	requests := 0
-	for r, err := range rows.Scan(t.Context(), account.Table(), rows.WithPrefix(s.Partition(1), "w_discard_", nil)) {
+	for r, err := range rows.Scan(t.Context(), account.Table(),
+		rows.WithPrefix(s.Partition(1), "w_discard_", nil)) {
 		if err != nil || rows.Seq.Of(r.Values)%2 != 1 || rows.DiscardReason.Of(r.Values) != "old" {
-			t.Fatalf("got the request %+v, %v, want an odd sequence number and the reason \"old\"", r, err)
+			t.Fatalf("got the request %+v, %v, want an odd sequence number and the reason \"old\"",
+				r, err)
 		}
 		requests++
 	}
+
 	if asked != n/2 || requests != n/2 {
 		t.Errorf("got Asked %d and %d rows of requests, want %d of each", asked, requests, n/2)
 	}
 }
 
-// After a change of the number of lanes, a position is in lanes that are closed. The next step must not go on there.
+// After a change of the number of lanes, a position is in lanes that are closed. The next step must
+// not go on there.
 func TestDiscardDead_RefusesAPositionOfAnotherEpoch(t *testing.T) {
 	t.Parallel()
 	account := memory.New(time.Now)
@@ -98,15 +111,17 @@ func TestDiscardDead_RefusesAPositionOfAnotherEpoch(t *testing.T) {
 	if err := s.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	putDead(t, s, account, 1, 600)
 	_, at, done, err := bulk.Changer{Store: s}.DiscardDead(t.Context(), bulk.Selection{},
 		bulk.Position{}, 1, "", true)
 	if err != nil || done || at.Epoch != s.Epoch {
 		t.Fatalf("got %+v, done %t, %v, want a position in epoch %d", at, done, err, s.Epoch)
 	}
+
 	next := s.ForEpoch(epochs.Epoch{Number: s.Epoch + 1, Lanes: 1})
-	counts, _, done, err := bulk.Changer{Store: next}.DiscardDead(t.Context(), bulk.Selection{}, at, 1, "",
-		true)
+	counts, _, done, err := bulk.Changer{Store: next}.DiscardDead(t.Context(),
+		bulk.Selection{}, at, 1, "", true)
 	if weir.KindOf(err) != weir.Malformed || !strings.Contains(err.Error(), "begin anew") || done {
 		t.Errorf("got %+v, done %t, %v, want the error that begins anew", counts, done, err)
 	}

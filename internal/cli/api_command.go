@@ -19,8 +19,8 @@ import (
 	"weir/internal/weir"
 )
 
-// apiCommand is the base of the commands that call the HTTP API of a Weir. These commands need no settings and no
-// storage.
+// apiCommand is the base of the commands that call the HTTP API of a Weir. These commands need no
+// settings and no storage.
 type apiCommand struct {
 	*console
 	address, key string
@@ -30,18 +30,21 @@ type apiCommand struct {
 
 const exitHelp = "Exit codes: 0 done; 1 failed; 2 wrong usage; 3 not found; 4 refused; 5 not reached or unavailable."
 
-// addFlags adds the flags that all API commands have. Values from the environment are not defaults of the flags,
-// because the help prints defaults, and the help must not print the function key.
+// addFlags adds the flags that all API commands have. Values from the environment are not defaults
+// of the flags, because the help prints defaults, and the help must not print the function key.
 func (a *apiCommand) addFlags(cmd *cobra.Command) {
 	cmd.Long += "\n\n" + exitHelp
 	flags := cmd.PersistentFlags()
-	flags.StringVar(&a.address, "url", "", "address of Weir, like https://weir.example.net (or WEIR_URL)")
-	flags.StringVar(&a.key, "code", "", "function key (or WEIR_CODE, which other users of the machine do not see)")
+	flags.StringVar(&a.address, "url", "",
+		"address of Weir, like https://weir.example.net (or WEIR_URL)")
+	flags.StringVar(&a.key, "code", "",
+		"function key (or WEIR_CODE, which other users of the machine do not see)")
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 }
 
-// wrapRun returns a run function for a command. The run function makes the client, and then calls the function "do".
-// The run function returns a usageError of "do" unchanged, and any other error of "do" as a failure.
+// wrapRun returns a run function for a command. The run function makes the client, and then calls
+// the function "do". The run function returns a usageError of "do" unchanged, and any other error
+// of "do" as a failure.
 func (a *apiCommand) wrapRun(do func(ctx context.Context, args []string) error) func(*cobra.Command,
 	[]string) error {
 	return func(cmd *cobra.Command, args []string) error {
@@ -49,6 +52,7 @@ func (a *apiCommand) wrapRun(do func(ctx context.Context, args []string) error) 
 		if address == "" {
 			return errors.New("give the address of Weir by --url or WEIR_URL")
 		}
+
 		var err error
 		key := cmp.Or(a.key, a.env("WEIR_CODE"))
 		if a.client, err = remote.New(address, key); err != nil {
@@ -58,18 +62,22 @@ func (a *apiCommand) wrapRun(do func(ctx context.Context, args []string) error) 
 		if warning := warnClearTextKey(address, key); warning != "" {
 			fmt.Fprintln(a.stderr, warning)
 		}
+
 		err = do(cmd.Context(), args)
 		var wrong *usageError
 		if errors.As(err, &wrong) {
 			return err
 		}
+
 		var failed *failure
 		if errors.As(err, &failed) {
 			return err
 		}
+
 		if errors.Is(err, context.Canceled) {
 			err = errors.New("interrupted")
 		}
+
 		return asFailure(err, false)
 	}
 }
@@ -81,14 +89,17 @@ func (u *usageError) Error() string { return u.text }
 
 // newPatience returns the Patience with which a command repeats requests while Weir is unavailable.
 func (s *console) newPatience(giveUp time.Duration) *remote.Patience {
-	return &remote.Patience{GiveUp: giveUp, First: s.firstRetryWait, Most: 30 * time.Second, Unreached: unreachedLimit}
+	return &remote.Patience{GiveUp: giveUp, First: s.firstRetryWait, Most: 30 * time.Second,
+		Unreached: unreachedLimit}
 }
 
-// unreachedLimit is the time for which a command repeats requests to an address that has never answered. A Weir that is
-// just starting answers within that time.
+// unreachedLimit is the time for which a command repeats requests to an address that has never
+// answered. A Weir that is just starting answers within that time.
 const unreachedLimit = 5 * time.Second
 
-func (s *console) printLine(format string, args ...any) { fmt.Fprintf(s.stdout, format+"\n", args...) }
+func (s *console) printLine(format string, args ...any) {
+	fmt.Fprintf(s.stdout, format+"\n", args...)
+}
 
 func (s *console) printJSON(v any) error {
 	data, err := json.Marshal(v)
@@ -99,8 +110,8 @@ func (s *console) printJSON(v any) error {
 	return nil
 }
 
-// printTable applies sanitizeText to each field of the rows, and prints the rows in columns. The first row has the
-// headings.
+// printTable applies sanitizeText to each field of the rows, and prints the rows in columns. The
+// first row has the headings.
 func (s *console) printTable(rows [][]string) {
 	w := tabwriter.NewWriter(s.stdout, 0, 8, 2, ' ', 0)
 	for _, row := range rows {
@@ -109,12 +120,13 @@ func (s *console) printTable(rows [][]string) {
 		}
 		fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
+
 	w.Flush()
 }
 
-// sanitizeText makes text from outside safe for one line of a terminal. It replaces line breaks and tabs by spaces, and
-// each other character that cannot be printed by U+FFFD. Otherwise such characters could control the terminal, or
-// change the direction of writing.
+// sanitizeText makes text from outside safe for one line of a terminal. It replaces line breaks and
+// tabs by spaces, and each other character that cannot be printed by U+FFFD. Otherwise such
+// characters could control the terminal, or change the direction of writing.
 func sanitizeText(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -127,7 +139,8 @@ func sanitizeText(s string) string {
 	}, s)
 }
 
-// sanitizeLines applies sanitizeText to each line of a text, but keeps tabs at the beginning of a line.
+// sanitizeLines applies sanitizeText to each line of a text, but keeps tabs at the beginning of a
+// line.
 func sanitizeLines(s string) string {
 	var b strings.Builder
 	for line := range strings.Lines(s) {
@@ -165,21 +178,25 @@ func formatTime(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05Z")
 }
 
-// parseTimeOrAge parses the value of a flag: a time, or an age such as 24h, which means 24 hours ago. It returns nil if
-// the text is empty.
+// parseTimeOrAge parses the value of a flag: a time, or an age such as 24h, which means 24 hours
+// ago. It returns nil if the text is empty.
 func parseTimeOrAge(name, text string) (*time.Time, error) {
 	if text == "" {
 		return nil, nil
 	}
+
 	if t, err := weir.ParseMoment(text); err == nil {
 		return &t, nil
 	}
+
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 0 {
 		return nil, &usageError{fmt.Sprintf("--%s is %q: give a moment like 2026-01-31T08:00:00Z, "+
 			"or how long ago it was, like 24h", name, text)}
 	}
+
 	t := time.Now().Add(-d).UTC().Truncate(time.Second)
+
 	return &t, nil
 }
 

@@ -17,8 +17,9 @@ import (
 	"weir/internal/wire"
 )
 
-// fakeServer is an HTTP server in place of Weir; a test sets its answers. It checks that a request has the function key
-// only in the header. It also checks each request and each answer of mux against openapi.yaml.
+// fakeServer is an HTTP server in place of Weir; a test sets its answers. It checks that a request
+// has the function key only in the header. It also checks each request and each answer of mux
+// against openapi.yaml.
 type fakeServer struct {
 	t        *testing.T
 	document *openapitest.Document
@@ -27,12 +28,16 @@ type fakeServer struct {
 
 	mu       sync.Mutex
 	received []string // method, address and body of each request
-	// If spoil is set, it is called before mux. If it returns true, it has answered the request in place of mux.
+	// If spoil is set, it is called before mux. If it returns true, it has answered the request in
+	// place of mux.
 	spoil func(w http.ResponseWriter, r *http.Request) bool
 }
 
 // description returns the parsed openapi.yaml, which all tests share.
-var description = sync.OnceValues(func() (*openapitest.Document, error) { return openapitest.Read(openapi.Document) })
+var description = sync.OnceValues(func() (*openapitest.Document,
+	error) {
+	return openapitest.Read(openapi.Document)
+})
 
 func newFakeServer(t *testing.T) *fakeServer {
 	t.Helper()
@@ -40,18 +45,23 @@ func newFakeServer(t *testing.T) *fakeServer {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	f := &fakeServer{t: t, document: document, mux: http.NewServeMux()}
 	f.server = httptest.NewServer(f)
 	t.Cleanup(f.server.Close)
+
 	return f
 }
 
 // ServeHTTP implements http.Handler.
 func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	sent, err := io.ReadAll(r.Body)
-	if err != nil || r.Header.Get("X-Functions-Key") != "s3cret" || strings.Contains(r.URL.String(), "s3cret") {
-		f.t.Errorf("got %s with %v (%v), want the key in X-Functions-Key only", r.URL, r.Header, err)
+	if err != nil || r.Header.Get("X-Functions-Key") != "s3cret" ||
+		strings.Contains(r.URL.String(), "s3cret") {
+		f.t.Errorf("got %s with %v (%v), want the key in X-Functions-Key only", r.URL,
+			r.Header, err)
 	}
+
 	f.mu.Lock()
 	f.received = append(f.received, r.Method+" "+r.URL.String()+" "+string(sent))
 	spoil := f.spoil
@@ -60,21 +70,27 @@ func (f *fakeServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if spoil != nil && spoil(w, r) {
 		return
 	}
+
 	rec := httptest.NewRecorder()
 	f.mux.ServeHTTP(rec, r)
-	for _, text := range f.document.Check(openapitest.Exchange{Request: r, Sent: sent, Status: rec.Code,
-		Header: rec.Header(), Received: rec.Body.Bytes()}) {
-		f.t.Errorf("%s %s: got a difference from openapi.yaml, want none: %s", r.Method, r.URL.Path, text)
+
+	for _, text := range f.document.Check(openapitest.Exchange{Request: r, Sent: sent,
+		Status: rec.Code, Header: rec.Header(), Received: rec.Body.Bytes()}) {
+		f.t.Errorf("%s %s: got a difference from openapi.yaml, want none: %s", r.Method,
+			r.URL.Path, text)
 	}
+
 	for name, values := range rec.Header() {
 		w.Header()[name] = values
 	}
+
 	w.WriteHeader(rec.Code)
 	w.Write(rec.Body.Bytes())
 }
 
-// answerJSON registers answers for a pattern of the mux. Each text answers one request, and the last text also answers
-// all later requests. If the status is 400 or more, the answer is a problem document with the text as its detail.
+// answerJSON registers answers for a pattern of the mux. Each text answers one request, and the
+// last text also answers all later requests. If the status is 400 or more, the answer is a problem
+// document with the text as its detail.
 func (f *fakeServer) answerJSON(pattern string, status int, texts ...string) {
 	times := 0
 	f.mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) {
@@ -85,8 +101,10 @@ func (f *fakeServer) answerJSON(pattern string, status int, texts ...string) {
 		kind := "application/json"
 		if status >= 400 {
 			kind = "application/problem+json"
-			text = fmt.Sprintf(`{"type":"about:blank","title":"x","status":%d,"detail":%q}`, status, text)
+			text = fmt.Sprintf(`{"type":"about:blank","title":"x","status":%d,"detail":%q}`,
+				status, text)
 		}
+
 		w.Header().Set("Content-Type", kind)
 		w.Header().Set("ETag", `"1"`)
 		w.Header().Set("Location", f.server.URL+"/api/x")
@@ -128,14 +146,18 @@ func (f *fakeServer) runCommand(args ...string) commandResult {
 	return d
 }
 
-// expectEnd checks the exit code and both streams: stdout must contain the parameter "out", and stderr must contain the
-// parameter "errors". If one of these parameters is empty, its stream must be empty.
+// expectEnd checks the exit code and both streams: stdout must contain the parameter "out", and
+// stderr must contain the parameter "errors". If one of these parameters is empty, its stream must
+// be empty.
 func (d commandResult) expectEnd(t *testing.T, code int, out, errors string) {
 	t.Helper()
-	isExpected := func(got, want string) bool { return strings.Contains(got, want) && (want != "" || got == "") }
+	isExpected := func(got, want string) bool {
+		return strings.Contains(got, want) &&
+			(want != "" || got == "")
+	}
 	if d.code != code || !isExpected(d.out, out) || !isExpected(d.errors, errors) {
-		t.Errorf("got exit code %d, want %d\ngot stdout %q, want %q\ngot stderr %q, want %q", d.code, code, d.out,
-			out, d.errors,
+		t.Errorf("got exit code %d, want %d\ngot stdout %q, want %q\ngot stderr %q, want %q",
+			d.code, code, d.out, out, d.errors,
 			errors)
 	}
 }
@@ -150,6 +172,7 @@ func (d commandResult) parseLines(t *testing.T) []map[string]any {
 		}
 		all = append(all, v)
 	}
+
 	return all
 }
 
@@ -198,36 +221,41 @@ func TestAPICommand_Usage(t *testing.T) {
 		"PauseWhat":        {"pause --reason x", "give --all, --lane N or --key K"},
 		"PauseTwo":         {"pause --all --lane 1 --reason x", "none of the others can be"},
 		"PauseNoReason":    {"pause --all", "--reason is needed"},
-		"PauseForUntil":    {"pause --all --reason x --for 1m --until x", "none of the others can be"},
-		"PauseFor":         {"pause --all --reason x --for -1m", "more than nothing"},
-		"FlagMisspelt":     {"list --lnae 3", "unknown flag: --lnae; did you mean --lane?"},
-		"FlagUnknown":      {"list --colour", "unknown flag: --colour\n"},
-		"PauseForNoUnit":   {"pause --all --reason x --for 2", "give a number with its unit, like 90s, 30m or 2h"},
-		"StatusWaitNoUnit": {"status AQ1 --wait=2", "give a number with its unit, like 90s, 30m or 2h"},
-		"PauseUntil":       {"pause --all --reason x --until noon", "--until"},
-		"PauseAllFalse":    {"pause --all=false --reason x", "give --all"},
-		"EmptyKey":         {"resume --key=", "--key is empty"},
-		"DeadEmptyKey":     {"dead list --key=", "--key is empty"},
-		"TailEmptyKey":     {"tail --key=", "--key is empty"},
-		"ResumeLane":       {"resume --lane -1", "give --all"},
-		"BadURL":           {"pauses --url weir.example", "must be like"},
-		"NoScheme":         {"pauses --url 127.0.0.1:7071", "must be like"},
-		"BadKey":           {"pauses --code=ä", "that no key has"},
-		"SendGiveUp":       {"send --give-up -1s -", "0s or more"},
-		"Help":             {"dead list x", "See 'weir dead list --help'."},
-		"KeyInURL":         {"pauses --url http://127.0.0.1/?code=s3cret", "no key"},
+		"PauseForUntil": {"pause --all --reason x --for 1m --until x",
+			"none of the others can be"},
+		"PauseFor":     {"pause --all --reason x --for -1m", "more than nothing"},
+		"FlagMisspelt": {"list --lnae 3", "unknown flag: --lnae; did you mean --lane?"},
+		"FlagUnknown":  {"list --colour", "unknown flag: --colour\n"},
+		"PauseForNoUnit": {"pause --all --reason x --for 2",
+			"give a number with its unit, like 90s, 30m or 2h"},
+		"StatusWaitNoUnit": {"status AQ1 --wait=2",
+			"give a number with its unit, like 90s, 30m or 2h"},
+		"PauseUntil":    {"pause --all --reason x --until noon", "--until"},
+		"PauseAllFalse": {"pause --all=false --reason x", "give --all"},
+		"EmptyKey":      {"resume --key=", "--key is empty"},
+		"DeadEmptyKey":  {"dead list --key=", "--key is empty"},
+		"TailEmptyKey":  {"tail --key=", "--key is empty"},
+		"ResumeLane":    {"resume --lane -1", "give --all"},
+		"BadURL":        {"pauses --url weir.example", "must be like"},
+		"NoScheme":      {"pauses --url 127.0.0.1:7071", "must be like"},
+		"BadKey":        {"pauses --code=ä", "that no key has"},
+		"SendGiveUp":    {"send --give-up -1s -", "0s or more"},
+		"Help":          {"dead list x", "See 'weir dead list --help'."},
+		"KeyInURL":      {"pauses --url http://127.0.0.1/?code=s3cret", "no key"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f.runCommand(strings.Fields(c.args)...).expectEnd(t, exitUsage, "", c.says)
 		})
 	}
+
 	t.Run("NoAddress", func(t *testing.T) {
 		t.Parallel()
 		s, stdout, stderr := newTestConsole(func(string) string { return "" })
 		commandResult{s.runCommand(t.Context(), []string{"pauses"}), stdout.String(), stderr.String()}.expectEnd(t,
 			exitUsage, "", "--url or WEIR_URL")
 	})
+
 	t.Cleanup(func() {
 		if requests := f.receivedRequests(); requests != "" {
 			t.Errorf("got the requests %s, want none", requests)
@@ -238,13 +266,14 @@ func TestAPICommand_Usage(t *testing.T) {
 func TestAPICommand_Help(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t)
-	for _, command := range []string{"send", "status", "tail", "dead", "dead list", "dead show", "dead replay",
-		"cancel", "pause", "resume", "pauses"} {
-		if d := f.runCommand(strings.Fields(command + " --help")...); d.code != exitOK || !strings.Contains(d.out,
-			exitHelp) || !strings.Contains(d.out, "WEIR_URL") {
+	for _, command := range []string{"send", "status", "tail", "dead", "dead list", "dead show",
+		"dead replay", "cancel", "pause", "resume", "pauses"} {
+		if d := f.runCommand(strings.Fields(command + " --help")...); d.code != exitOK ||
+			!strings.Contains(d.out, exitHelp) || !strings.Contains(d.out, "WEIR_URL") {
 			t.Errorf("%s: got %+v, want the exit codes and WEIR_URL in the help", command, d)
 		}
 	}
+
 	f.runCommand("send", "--help").expectEnd(t, exitOK, "--wait duration[=forever] ", "")
 }
 
@@ -252,11 +281,15 @@ func TestAPICommand_NotReached(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t)
 	f.server.Close()
-	for _, args := range []string{"status x", "tail", "dead list", "dead list --errors", "dead show x", "dead replay x",
-		"dead replay --all", "pause --all --reason x", "resume --all", "pauses", "send --give-up 0s api_command.go"} {
-		if d := f.runCommand(strings.Fields(args)...); d.code != exitUnavailable || !strings.Contains(d.errors,
-			"not reached") {
-			t.Errorf("%s: got %+v, want exit code %d and an error that Weir was not reached", args, d, exitUnavailable)
+
+	for _, args := range []string{"status x", "tail", "dead list", "dead list --errors",
+		"dead show x", "dead replay x",
+		"dead replay --all", "pause --all --reason x", "resume --all", "pauses",
+		"send --give-up 0s api_command.go"} {
+		if d := f.runCommand(strings.Fields(args)...); d.code != exitUnavailable ||
+			!strings.Contains(d.errors, "not reached") {
+			t.Errorf("%s: got %+v, want exit code %d and an error that Weir was not reached", args,
+				d, exitUnavailable)
 		}
 	}
 }
@@ -276,8 +309,9 @@ func TestStatus(t *testing.T) {
 		`"acceptedAt":"2026-01-08T12:00:00Z","position":1,` +
 		`"waitsFor":"the CMS to take a message of the contract article: it rejects it"}`
 	f.answerJSON("GET /api/messages/AQ10", 200, braked)
-	f.runCommand("status", "AQ10").expectEnd(t, exitOK, "\nIt waits for: the CMS to take a message of the contract "+
-		"article: it rejects it\n", "")
+	f.runCommand("status", "AQ10").expectEnd(t, exitOK,
+		"\nIt waits for: the CMS to take a message of the contract "+
+			"article: it rejects it\n", "")
 
 	d := f.runCommand("status", "AQ1")
 	d.expectEnd(t, exitOK, "Message AQ1 is dead.\n2026-01-08 12:00:00Z  accepted as article for /a\ufffd[2J, version "+
@@ -287,40 +321,54 @@ func TestStatus(t *testing.T) {
 	f.answerJSON("GET /api/messages/AQ9", 200, strings.Replace(story1, `"outcome":"rejected"`,
 		`"outcome":"rejected","steps":[{"name":"find","durationMs":3,"status":409,"reason":"stale"},{"name":"find",`+
 			`"durationMs":2}]`, 1))
-	f.runCommand("status", "AQ9").expectEnd(t, exitOK, "attempt 5, 9ms: rejected\n                      step find, "+
-		"3ms: 409, "+
-		"then again from the first step: stale\n                      step find, 2ms: no answer\n2026-01-08 "+
-		"12:01:00Z  dead", "")
+	f.runCommand("status", "AQ9").expectEnd(t, exitOK,
+		"attempt 5, 9ms: rejected\n                      step find, "+"3ms: 409, "+
+			"then again from the first step: stale\n                      step find, 2ms: no answer\n2026-01-08 "+
+			"12:01:00Z  dead", "")
+
 	f.answerJSON("GET /api/messages/AQ3", 200, strings.TrimSuffix(story1,
 		"}")+`,"edited":{"at":"2026-01-08T12:00:58Z","note":"title"}}`)
-	f.runCommand("status", "AQ3").expectEnd(t, exitOK, "… and 3 attempts more\n2026-01-08 12:00:58Z  corrected: "+
-		"title\n2026-01-08 12:00:59Z  attempt 5", "")
+	f.runCommand("status", "AQ3").expectEnd(t, exitOK,
+		"… and 3 attempts more\n2026-01-08 12:00:58Z  corrected: "+
+			"title\n2026-01-08 12:00:59Z  attempt 5", "")
 	f.answerJSON("GET /api/messages/AQ4", 200, strings.TrimSuffix(story1,
 		"}")+`,"replays":1,"replayAskedAt":"2026-01-08T12:03:00Z","replayRefused":"a later one"}`)
-	f.runCommand("status", "AQ4").expectEnd(t, exitOK, "12:01:00Z  dead: the index is locked\n2026-01-08 12:03:00Z  "+
-		"replay requested\nReplayed: 1 time.\nThe last replay was refused: a later one\n", "")
+	f.runCommand("status", "AQ4").expectEnd(t, exitOK,
+		"12:01:00Z  dead: the index is locked\n2026-01-08 12:03:00Z  "+
+			"replay requested\nReplayed: 1 time.\nThe last replay was refused: a later one\n", "")
 	f.answerJSON("GET /api/messages/AQ6", 200, strings.TrimSuffix(story1,
 		"}")+`,"replays":1,"replayAskedAt":"2026-01-08T12:00:30Z","replayForced":true}`)
-	f.runCommand("status", "AQ6").expectEnd(t, exitOK, "… and 3 attempts more\n2026-01-08 12:00:30Z  replayed, by "+
-		"force\n2026-01-08 12:00:59Z  attempt 5", "")
-	f.answerJSON("GET /api/messages/AQ7", 200, strings.NewReplacer(`"stage":"dead"`, `"stage":"retrying"`,
-		`"finishedAt":`, `"nextAttemptAt":`).Replace(strings.TrimSuffix(story1,
-		"}"))+`,"replays":1,"replayAskedAt":"2026-01-08T12:00:30Z"}`)
-	f.runCommand("status", "AQ7").expectEnd(t, exitOK, "12:00:30Z  replayed\n2026-01-08 12:00:59Z  attempt 5, 9ms: "+
-		"rejected\n2026-01-08 12:01:00Z  next attempt\nReplayed: 1 time.\n", "")
+	f.runCommand("status", "AQ6").expectEnd(t, exitOK,
+		"… and 3 attempts more\n2026-01-08 12:00:30Z  replayed, by "+
+			"force\n2026-01-08 12:00:59Z  attempt 5", "")
+	f.answerJSON("GET /api/messages/AQ7", 200,
+		strings.NewReplacer(`"stage":"dead"`, `"stage":"retrying"`,
+			`"finishedAt":`, `"nextAttemptAt":`).Replace(strings.TrimSuffix(story1,
+			"}"))+`,"replays":1,"replayAskedAt":"2026-01-08T12:00:30Z"}`)
+
+	f.runCommand("status", "AQ7").expectEnd(t, exitOK,
+		"12:00:30Z  replayed\n2026-01-08 12:00:59Z  attempt 5, 9ms: "+
+			"rejected\n2026-01-08 12:01:00Z  next attempt\nReplayed: 1 time.\n", "")
 	f.answerJSON("GET /api/messages/AQ8", 200, strings.TrimSuffix(story1,
 		"}")+`,"replays":1,"replayAskedAt":"2026-01-08T12:00:57Z","replayForced":true,`+
 		`"edited":{"at":"2026-01-08T12:00:58Z","note":"title"}}`)
-	f.runCommand("status", "AQ8").expectEnd(t, exitOK, "more\n2026-01-08 12:00:58Z  corrected, by force: "+
-		"title\n2026-01-08 12:00:59Z  attempt 5", "")
+	f.runCommand("status", "AQ8").expectEnd(t, exitOK,
+		"more\n2026-01-08 12:00:58Z  corrected, by force: "+
+			"title\n2026-01-08 12:00:59Z  attempt 5", "")
 	f.answerJSON("GET /api/messages/AQ11", 200, strings.TrimSuffix(story1,
 		"}")+`,"uncounted":{"attempts":5,"status":503}}`)
-	f.runCommand("status", "AQ11").expectEnd(t, exitOK, "number 7 of lane 1\n                      meanwhile the CMS "+
-		"answered 503: 5 attempts of its lane did not count\n2026-01-08 12:00:01Z  attempt 1", "")
-	f.runCommand("status", "AQ1", "--wait").expectEnd(t, exitFailed, "is dead", "the message is dead")
-	f.runCommand("status", "none").expectEnd(t, exitNotFound, "", "404 Not Found: there is no such message")
-	f.runCommand("status", "AQ2").expectEnd(t, exitOK, "next attempt\nIt waits for: AQ1\nIt is number 2 in line for "+
-		"its key.\n", "")
+	f.runCommand("status", "AQ11").expectEnd(t, exitOK,
+		"number 7 of lane 1\n                      meanwhile the CMS "+
+			"answered 503: 5 attempts of its lane did not count\n2026-01-08 12:00:01Z  attempt 1",
+		"")
+
+	f.runCommand("status", "AQ1", "--wait").expectEnd(t, exitFailed, "is dead",
+		"the message is dead")
+	f.runCommand("status", "none").expectEnd(t, exitNotFound, "",
+		"404 Not Found: there is no such message")
+	f.runCommand("status", "AQ2").expectEnd(t, exitOK,
+		"next attempt\nIt waits for: AQ1\nIt is number 2 in line for "+"its key.\n", "")
+
 	if lines := f.runCommand("status", "AQ2", "--wait", "--json").parseLines(t); len(lines) != 1 ||
 		lines[0]["stage"] != "delivered" {
 		t.Errorf("got %v, want one line with the stage delivered", lines)
@@ -330,9 +378,11 @@ func TestStatus(t *testing.T) {
 func TestStatus_TheTimeIsOver(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t)
-	f.answerJSON("GET /api/messages/AQ2", 200, `{"id":"AQ2","stage":"queued","contract":"a","key":"","lane":0,`+
-		`"sequence":1,"attempts":0,"acceptedAt":"2026-01-08T12:00:00Z"}`)
-	f.runCommand("status", "AQ2", "--wait=1ms").expectEnd(t, exitFailed, "is queued", "the message is still queued after 1ms")
+	f.answerJSON("GET /api/messages/AQ2", 200,
+		`{"id":"AQ2","stage":"queued","contract":"a","key":"","lane":0,`+
+			`"sequence":1,"attempts":0,"acceptedAt":"2026-01-08T12:00:00Z"}`)
+	f.runCommand("status", "AQ2", "--wait=1ms").expectEnd(t, exitFailed, "is queued",
+		"the message is still queued after 1ms")
 }
 
 func TestPauses(t *testing.T) {
@@ -346,19 +396,23 @@ func TestPauses(t *testing.T) {
 	f.answerJSON("POST /api/resume", 200, `{"pauses":[]}`)
 	f.answerJSON("GET /api/pauses", 200, `{"pauses":[`+key+`],"calendar":{"closed":true,`+
 		`"until":"2026-01-10T06:00:00Z","reason":"night freeze"}}`)
-	f.runCommand("pause", "--lane", "2", "--reason", "the CMS moves", "--for", "90m").expectEnd(t, exitOK,
+	f.runCommand("pause", "--lane", "2", "--reason", "the CMS moves", "--for", "90m").expectEnd(t,
+		exitOK,
 		"lane 2           ada@example.org  2026-01-08 12:00:00Z  until resumed         the CMS moves\n"+
 			"key /a (lane 1)  unknown", "")
+
 	f.runCommand("pause", "--key", "/a", "--reason", "r", "--until", "2026-01-31T08:00:00+01:00", "--json").expectEnd(t,
 		exitOK, lane, "")
 	f.runCommand("resume", "--all").expectEnd(t, exitOK, "Nothing is paused.\n", "")
 	failedAt := time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
 	lanes, err := json.Marshal(wire.LaneList{Lanes: []wire.Lane{{Number: 0, Pauses: []wire.Pause{}},
-		{Number: 3, Pauses: []wire.Pause{}, PausedBy: "cms", PausedUntil: failedAt.Add(5 * time.Minute),
+		{Number: 3, Pauses: []wire.Pause{}, PausedBy: "cms",
+			PausedUntil: failedAt.Add(5 * time.Minute),
 			LastErrorAt: failedAt, PauseReason: "503 of the CMS"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	f.answerJSON("GET /api/lanes", 200, string(lanes))
 	f.runCommand("pauses").expectEnd(t, exitOK,
 		"lane 3           the CMS  2026-01-08 12:00:00Z  2026-01-08 12:05:00Z  503 of the CMS\n"+

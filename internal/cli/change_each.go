@@ -8,8 +8,9 @@ import (
 	"weir/internal/remote"
 )
 
-// changeEach calls send for one id after the other. It prints each answer: with --json the JSON, and otherwise the
-// sentence. It also prints each error, and returns the first error. If Weir is unavailable, changeEach stops.
+// changeEach calls send for one id after the other. It prints each answer: with --json the JSON,
+// and otherwise the sentence. It also prints each error, and returns the first error. If Weir is
+// unavailable, changeEach stops.
 func (a *apiCommand) changeEach(ctx context.Context, ids []string,
 	send func(id string) (answer json.RawMessage, sentence string, err error),
 ) error {
@@ -24,14 +25,17 @@ func (a *apiCommand) changeEach(ctx context.Context, ids []string,
 			if first == nil {
 				first = err
 			}
+
 			if remote.KindOf(err) == remote.Unavailable {
 				return asFailure(first, true)
 			}
+
 		case a.json:
 			a.printLine("%s", answer)
 		default:
 			a.printLine("%s", sanitizeText(sentence))
 		}
 	}
+
 	return asFailure(first, true)
 }

@@ -7,7 +7,8 @@ import (
 	"weir/internal/app"
 )
 
-// warnClearTextKey returns a warning if a function key would cross the network unencrypted; otherwise it returns "".
+// warnClearTextKey returns a warning if a function key would cross the network unencrypted;
+// otherwise it returns "".
 func warnClearTextKey(address, key string) string {
 	u, err := url.Parse(address)
 	if err != nil || key == "" || !app.IsClearText(address) {

@@ -18,10 +18,11 @@ import (
 
 // Exit codes of the process.
 const (
-	exitOK          = 0
-	exitFailed      = 1   // the command failed, and printed the reason
-	exitUsage       = 2   // wrong usage: an unknown command, a bad flag
-	exitNotFound    = 3   // the API does not have the message, schedule or other thing that the command names
+	exitOK     = 0
+	exitFailed = 1 // the command failed, and printed the reason
+	exitUsage  = 2 // wrong usage: an unknown command, a bad flag
+	// the API does not have the message, schedule or other thing that the command names
+	exitNotFound    = 3
 	exitRefused     = 4   // the API refused the request
 	exitUnavailable = 5   // the API was not reached, or is unavailable
 	exitRestart     = 200 // the host starts the process again, and counts no failure
@@ -51,22 +52,27 @@ type console struct {
 	startedAt      time.Time     // start of the process
 	firstRetryWait time.Duration // pause before the first retry of a request
 	pollInterval   time.Duration // pause between two reads of a bulk replay's state
-	gracePeriod    time.Duration // time after Ctrl-C in which posts of the command "send" may still finish
+	// time after Ctrl-C in which posts of the command "send" may still finish
+	gracePeriod time.Duration
 }
 
-// Run runs the command that the arguments name, and returns the exit code. If the arguments name no command, Run serves
-// a Functions host. The command stops when ctx ends.
+// Run runs the command that the arguments name, and returns the exit code. If the arguments name no
+// command, Run serves a Functions host. The command stops when ctx ends.
 func Run(ctx context.Context, args []string, startedAt time.Time) int {
-	s := &console{env: os.Getenv, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, startedAt: startedAt,
-		firstRetryWait: 500 * time.Millisecond, pollInterval: 2 * time.Second, gracePeriod: 5 * time.Second}
+	s := &console{env: os.Getenv, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
+		startedAt:      startedAt,
+		firstRetryWait: 500 * time.Millisecond, pollInterval: 2 * time.Second,
+		gracePeriod: 5 * time.Second}
 	return s.runCommand(ctx, args)
 }
 
 func (s *console) serveHost(ctx context.Context) error {
-	return app.Serve(ctx, app.Process{Env: s.env, Stdout: s.stdout, Stderr: s.stderr, StartedAt: s.startedAt})
+	return app.Serve(ctx, app.Process{Env: s.env, Stdout: s.stdout, Stderr: s.stderr,
+		StartedAt: s.startedAt})
 }
 
-// failure is the error of a command that was called correctly. An error of any other type means wrong usage.
+// failure is the error of a command that was called correctly. An error of any other type means
+// wrong usage.
 type failure struct {
 	err    error
 	silent bool // err was printed already
@@ -95,9 +101,11 @@ func (s *console) runCommand(ctx context.Context, args []string) int {
 		s.printError(err)
 		fmt.Fprintf(s.stderr, "See '%s --help'.\n", cmd.CommandPath())
 		return exitUsage
+
 	case !f.silent:
 		s.printError(err)
 	}
+
 	return exitCode(f.err)
 }
 
@@ -105,6 +113,7 @@ func exitCode(err error) int {
 	if restart := (*app.RestartError)(nil); errors.As(err, &restart) {
 		return exitRestart
 	}
+
 	switch remote.KindOf(err) {
 	case remote.NotFound:
 		return exitNotFound
@@ -113,6 +122,7 @@ func exitCode(err error) int {
 	case remote.Unavailable:
 		return exitUnavailable
 	}
+
 	return exitFailed
 }
 
@@ -122,7 +132,8 @@ func (s *console) printError(err error) {
 	}
 }
 
-// newRootCommand returns the command weir with all its subcommands. Without a subcommand, weir serves a Functions host.
+// newRootCommand returns the command weir with all its subcommands. Without a subcommand, weir
+// serves a Functions host.
 func newRootCommand(s *console) *cobra.Command {
 	root := &cobra.Command{
 		Use: "weir", Short: "Weir's commands", Long: rootHelp, Args: refuseUnknownCommand,
@@ -135,20 +146,26 @@ func newRootCommand(s *console) *cobra.Command {
 			return asFailure(s.serveHost(cmd.Context()), true)
 		},
 	}
+
 	root.SetFlagErrorFunc(suggestFlag)
 	root.SetOut(s.stdout)
 	root.SetErr(s.stderr)
-	root.AddCommand(newServeCommand(s), newKeyCommand(s), newBackupCommand(s), newRestoreCommand(s), newCopyCommand(s),
-		newListCommand(s), newPollCommand(s), newConsumeCommand(s), newDrainCommand(s), newLanesCommand(s),
-		newCheckCommand(s), newVerifyCommand(s), newVersionCommand(s), newSendCommand(s), newStatusCommand(s), newTailCommand(s), newDeadCommand(s),
+	root.AddCommand(newServeCommand(s), newKeyCommand(s), newBackupCommand(s), newRestoreCommand(s),
+		newCopyCommand(s),
+		newListCommand(s), newPollCommand(s), newConsumeCommand(s), newDrainCommand(s),
+		newLanesCommand(s),
+		newCheckCommand(s), newVerifyCommand(s), newVersionCommand(s), newSendCommand(s),
+		newStatusCommand(s), newTailCommand(s), newDeadCommand(s),
 		newAuditCommand(s), newTryCommand(s),
-		newCancelCommand(s), newDiscardCommand(s), newPauseCommand(s), newResumeCommand(s), newPausesCommand(s),
+		newCancelCommand(s), newDiscardCommand(s), newPauseCommand(s), newResumeCommand(s),
+		newPausesCommand(s),
 		newVersionsCommand(s), newRememberedCommand(s), newEraseCommand(s), newSchedulesCommand(s))
+
 	return root
 }
 
-// openApp makes the App for a command. The App logs to stderr, because stdout is for the output of the command. The
-// caller must Close the App.
+// openApp makes the App for a command. The App logs to stderr, because stdout is for the output of
+// the command. The caller must Close the App.
 func (s *console) openApp(ctx context.Context, verbose bool) (*app.App, error) {
 	level := slog.LevelWarn
 	if verbose {
@@ -158,8 +175,8 @@ func (s *console) openApp(ctx context.Context, verbose bool) (*app.App, error) {
 	return app.NewForCommand(ctx, s.env, local)
 }
 
-// addDataFlag adds the flag that names a folder in place of the storage account. The command sees the
-// folder in its environment, as a command with the variable WEIR_DATA does.
+// addDataFlag adds the flag that names a folder in place of the storage account. The command sees
+// the folder in its environment, as a command with the variable WEIR_DATA does.
 func (s *console) addDataFlag(cmd *cobra.Command) {
 	var data string
 	cmd.Flags().StringVar(&data, "data", "",
@@ -172,7 +189,8 @@ func (s *console) addDataFlag(cmd *cobra.Command) {
 }
 
 func addVerboseFlag(cmd *cobra.Command, verbose *bool) {
-	cmd.Flags().BoolVarP(verbose, "verbose", "v", false, "log each attempt to stderr, not only warnings")
+	cmd.Flags().BoolVarP(verbose, "verbose", "v", false,
+		"log each attempt to stderr, not only warnings")
 }
 
 func addJSONFlag(cmd *cobra.Command, asJSON *bool) {

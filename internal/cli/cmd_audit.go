@@ -26,31 +26,38 @@ func newAuditCommand(s *console) *cobra.Command {
 	var action, subject string
 	var limit int
 	var file exportFlag
-	cmd := &cobra.Command{Use: "audit", Short: "List who changed what", Long: auditHelp, Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "audit", Short: "List who changed what", Long: auditHelp,
+		Args: cobra.NoArgs}
 	a.addFlags(cmd)
 	cmd.Flags().StringVar(&action, "action", "", "only this action, like pause")
-	cmd.Flags().StringVar(&subject, "subject", "", "only changes of this message, schedule or bulk replay")
+	cmd.Flags().StringVar(&subject, "subject", "",
+		"only changes of this message, schedule or bulk replay")
 	cmd.Flags().IntVar(&limit, "limit", 50, "entries at most; the default of --format is 10,000")
 	file.addFlag(cmd)
 	cmd.RunE = a.wrapRun(func(ctx context.Context, _ []string) error {
 		if limit < 1 {
 			return &usageError{"--limit must be 1 or more"}
 		}
+
 		query := url.Values{}
 		for name, value := range map[string]string{"action": action, "subject": subject} {
 			if value != "" {
 				query.Set(name, value)
 			}
 		}
+
 		if file.isGiven() {
 			return file.printList(ctx, a, cmd, "/audit", query, limit)
 		}
+
 		return a.printChanges(ctx, query, limit)
 	})
+
 	return cmd
 }
 
-// describeDetail returns the parameters of a change, and the erasures that have removed some of them.
+// describeDetail returns the parameters of a change, and the erasures that have removed some of
+// them.
 func describeDetail(e remote.Change) string {
 	if len(e.RedactedBy) == 0 {
 		return string(e.Detail)
@@ -69,20 +76,27 @@ func (a *apiCommand) printChanges(ctx context.Context, query url.Values, limit i
 		if err != nil {
 			return err
 		}
+
 		var list struct{ Entries []json.RawMessage }
 		if err := json.Unmarshal(page.JSON, &list); err != nil {
 			return err
 		}
+
 		raw = append(raw, list.Entries...)
+
 		for _, e := range page.Value.Entries {
 			by := e.Principal
 			if e.KeyID != "" {
 				by += " key " + e.KeyID
 			}
-			rows = append(rows, []string{formatTime(e.At), e.Action, e.Subject, by, e.From, strconv.Itoa(e.Status),
-				describeDetail(e)})
+
+			rows = append(rows,
+				[]string{formatTime(e.At), e.Action, e.Subject, by, e.From, strconv.Itoa(e.Status),
+					describeDetail(e)})
 		}
+
 		query.Set("continue", page.Value.Continue)
+
 		if page.Value.Continue == "" || len(raw) >= limit {
 			if a.json {
 				return a.printJSON(raw)

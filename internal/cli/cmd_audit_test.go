@@ -20,15 +20,19 @@ func TestAudit_PrintsEntriesOfAllPages(t *testing.T) {
 		`{"entries":[],"continue":"row2"}`, `{"entries":[`+auditCancel+`,`+auditControl+`]}`)
 	got := f.runCommand("audit", "--limit", "600")
 	got.expectEnd(t, exitOK, `{"all":true}`, "")
-	for _, want := range []string{"AT                    ACTION  SUBJECT", "jo@example.com key 3fa9c2d1", "203.0.113.4",
+
+	for _, want := range []string{"AT                    ACTION  SUBJECT",
+		"jo@example.com key 3fa9c2d1", "203.0.113.4",
 		"2026-01-08 11:00:00Z  cancel  AQABL714SFvJDd7dAA", "202"} {
 		if !strings.Contains(got.out, want) {
 			t.Errorf("got\n%s\nwant %q in it", got.out, want)
 		}
 	}
+
 	if strings.Contains(got.out, "\x1b") || strings.Contains(got.out, "There is more") {
 		t.Errorf("got\n%q\nwant no control characters, and no note that there is more", got.out)
 	}
+
 	want := "GET /api/audit?limit=500 \nGET /api/audit?continue=row1&limit=500 \nGET /api/audit?continue=row2&limit=500 "
 	if got := f.receivedRequests(); got != want {
 		t.Errorf("got the requests\n%s\nwant\n%s", got, want)
@@ -61,7 +65,9 @@ func TestAudit_NoEntry(t *testing.T) {
 func TestAudit_NamesTheErasure(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t)
-	f.answerJSON("GET /api/audit", 200, `{"entries":[{"at":"2026-01-08T12:00:00Z","action":"edit","function":"write",`+
-		`"redactedBy":["AQABL714SFvJDd7dAA"]}]}`)
-	f.runCommand("audit").expectEnd(t, exitOK, "(redacted by the erasure of AQABL714SFvJDd7dAA)", "")
+	f.answerJSON("GET /api/audit", 200,
+		`{"entries":[{"at":"2026-01-08T12:00:00Z","action":"edit","function":"write",`+
+			`"redactedBy":["AQABL714SFvJDd7dAA"]}]}`)
+	f.runCommand("audit").expectEnd(t, exitOK,
+		"(redacted by the erasure of AQABL714SFvJDd7dAA)", "")
 }

@@ -22,19 +22,24 @@ func newBackupCommand(s *console) *cobra.Command {
 		Long:  backupHelp,
 		Args:  cobra.ExactArgs(1),
 	}
+
 	s.addDataFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		dir, err := s.dataFolder()
 		if err != nil {
 			return err
 		}
+
 		size, err := app.BackUpFolder(cmd.Context(), dir, args[0])
 		if err != nil {
 			return asFailure(err, false)
 		}
+
 		s.printLine("%s: %d bytes", args[0], size)
+
 		return nil
 	}
+
 	return cmd
 }
 
@@ -45,18 +50,23 @@ func newRestoreCommand(s *console) *cobra.Command {
 		Long:  restoreHelp,
 		Args:  cobra.ExactArgs(1),
 	}
+
 	s.addDataFlag(cmd)
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		dir, err := s.dataFolder()
 		if err != nil {
 			return err
 		}
+
 		if err := app.RestoreFolder(dir, args[0]); err != nil {
 			return asFailure(err, false)
 		}
+
 		s.printLine("%s is restored", dir)
+
 		return nil
 	}
+
 	return cmd
 }
 

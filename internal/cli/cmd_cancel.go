@@ -40,12 +40,15 @@ func newCancelCommand(s *console) *cobra.Command {
 	cmd.Flags().BoolVar(&f.all, "all", false, "all messages that wait")
 	cmd.Flags().BoolVar(&f.batch, "batch", false, "the IDs are those of batches")
 	cmd.Flags().StringVar(&f.key, "key", "", "only messages of this ordering key")
-	cmd.Flags().StringVar(&f.prefix, "key-prefix", "", "only messages whose ordering key begins with this")
+	cmd.Flags().StringVar(&f.prefix, "key-prefix", "",
+		"only messages whose ordering key begins with this")
 	cmd.Flags().StringVar(&f.contract, "contract", "", "only messages of this contract")
-	cmd.Flags().StringVar(&f.stage, "stage", "", "only messages of this stage: scheduled, queued or retrying")
+	cmd.Flags().StringVar(&f.stage, "stage", "",
+		"only messages of this stage: scheduled, queued or retrying")
 	cmd.Flags().IntVar(&f.lane, "lane", 0, "only messages of this lane")
 	cmd.Flags().StringVar(&f.from, "from", "", "only messages accepted from this moment on")
-	cmd.Flags().StringVar(&f.to, "to", "", "only messages accepted before this moment (default: now)")
+	cmd.Flags().StringVar(&f.to, "to", "",
+		"only messages accepted before this moment (default: now)")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only count")
 	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask")
 	cmd.Flags().StringVar(&f.reason, "reason", "", "the reason, for the audit list and the log")
@@ -53,9 +56,11 @@ func newCancelCommand(s *console) *cobra.Command {
 		if err := f.checkFlags(args); err != nil {
 			return err
 		}
+
 		if f.batch {
 			return a.cancelBatches(ctx, args)
 		}
+
 		if len(args) > 0 {
 			ids, err := parseMessageIDs(args)
 			if err != nil {
@@ -63,15 +68,18 @@ func newCancelCommand(s *console) *cobra.Command {
 			}
 			return a.cancelByID(ctx, ids, f.reason)
 		}
+
 		return a.cancelMatching(ctx, f)
 	})
+
 	return cmd
 }
 
 // waitingFlags are the flags that select messages, except --all.
 var waitingFlags = []string{"key", "key-prefix", "contract", "stage", "lane", "from", "to"}
 
-// checkFlags refuses flags that contradict each other or the IDs, and a call that selects no messages.
+// checkFlags refuses flags that contradict each other or the IDs, and a call that selects no
+// messages.
 func (f *cancelFlags) checkFlags(ids []string) error {
 	given := func(names []string) string {
 		for _, n := range names {
@@ -81,6 +89,7 @@ func (f *cancelFlags) checkFlags(ids []string) error {
 		}
 		return ""
 	}
+
 	condition := given(waitingFlags)
 	switch {
 	case len(ids) > 0:
@@ -90,6 +99,7 @@ func (f *cancelFlags) checkFlags(ids []string) error {
 		if f.batch && f.cmd.Flags().Changed("reason") {
 			return &usageError{"--reason does not go with --batch"}
 		}
+
 	case f.batch:
 		return &usageError{"--batch needs the IDs of batches"}
 	case condition == "" && !f.all:
@@ -99,30 +109,36 @@ func (f *cancelFlags) checkFlags(ids []string) error {
 	case f.cmd.Flags().Changed("key") && f.cmd.Flags().Changed("key-prefix"):
 		return &usageError{"give --key or --key-prefix"}
 	}
+
 	return nil
 }
 
 func (f *cancelFlags) readFilter() (wire.WaitingFilter, error) {
-	out := wire.WaitingFilter{All: f.all, KeyPrefix: textOrNil(f.prefix), Contract: textOrNil(f.contract),
-		Stage: textOrNil(f.stage)}
+	out := wire.WaitingFilter{All: f.all, KeyPrefix: textOrNil(f.prefix),
+		Contract: textOrNil(f.contract), Stage: textOrNil(f.stage)}
 	if f.cmd.Flags().Changed("lane") {
 		if f.lane < 0 {
 			return out, &usageError{"--lane must be 0 or more"}
 		}
 		out.Lane = &f.lane
 	}
-	for name, text := range map[string]string{"key-prefix": f.prefix, "contract": f.contract, "stage": f.stage} {
+
+	for name, text := range map[string]string{"key-prefix": f.prefix, "contract": f.contract,
+		"stage": f.stage} {
 		if f.cmd.Flags().Changed(name) && text == "" {
 			return out, &usageError{"--" + name + " is empty"}
 		}
 	}
+
 	var err error
 	if out.Key, err = readKeyFlag(f.cmd, f.key); err != nil {
 		return out, err
 	}
+
 	if out.From, err = parseTimeOrAge("from", f.from); err == nil {
 		out.To, err = parseTimeOrAge("to", f.to)
 	}
+
 	return out, err
 }
 
@@ -140,8 +156,8 @@ func (a *apiCommand) cancelBatches(ctx context.Context, ids []string) error {
 	return a.changeEach(ctx, ids, func(id string) (json.RawMessage, string, error) {
 		b, err := a.client.CancelBatch(ctx, id)
 		if b.Value.State == wire.BatchCancelled {
-			return b.JSON, fmt.Sprintf("Batch %s is cancelled; %d of %s are messages.", id, b.Value.Filed,
-				formatCount(b.Value.Parts, "part")), err
+			return b.JSON, fmt.Sprintf("Batch %s is cancelled; %d of %s are messages.", id,
+				b.Value.Filed, formatCount(b.Value.Parts, "part")), err
 		}
 		return b.JSON, fmt.Sprintf("Batch %s: cancellation requested", id), err
 	})
@@ -152,8 +168,10 @@ func (a *apiCommand) cancelMatching(ctx context.Context, f *cancelFlags) error {
 	if err != nil {
 		return err
 	}
+
 	return bulkChange[wire.WaitingFilter]{
-		name: "cancellation", verb: "Cancel", kind: "message", wouldBe: "cancelled", done: "cancelled",
+		name: "cancellation", verb: "Cancel", kind: "message", wouldBe: "cancelled",
+		done: "cancelled",
 		send: a.client.CancelMany, isWithoutQuestion: f.yes, isDryRun: f.dryRun, reason: f.reason,
 		endAt: func(to time.Time) wire.WaitingFilter {
 			if filter.To == nil {

@@ -43,10 +43,11 @@ ends with 1 if there is a problem.`
 func newCheckCommand(s *console) *cobra.Command {
 	var asJSON, isOffline, comparesText bool
 	var samples []string
-	cmd := &cobra.Command{Use: "check [FILE…]", Short: "Check settings, storage and CMS, or messages",
-		Long: checkHelp}
+	cmd := &cobra.Command{Use: "check [FILE…]",
+		Short: "Check settings, storage and CMS, or messages", Long: checkHelp}
 	addJSONFlag(cmd, &asJSON)
-	cmd.Flags().StringArrayVar(&samples, "sample", nil, "look up this message in the CMS; may be repeated")
+	cmd.Flags().StringArrayVar(&samples, "sample", nil,
+		"look up this message in the CMS; may be repeated")
 	cmd.Flags().BoolVar(&isOffline, "offline", false, "check only weir.yaml, without its variables")
 	cmd.Flags().BoolVar(&comparesText, "compare-text", false,
 		"list the values of FILE that earlier versions read without the text of inner elements")
@@ -54,10 +55,13 @@ func newCheckCommand(s *console) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case isOffline && (len(args) > 0 || len(samples) > 0):
-			return errors.New("--offline checks only weir.yaml; leave out FILE and --sample, or --offline")
+			return errors.New(
+				"--offline checks only weir.yaml; leave out FILE and --sample, or --offline")
 		case comparesText && (isOffline || len(samples) > 0 || len(args) == 0):
-			return errors.New("--compare-text compares the values of messages; name FILE, and leave out " +
-				"--offline and --sample")
+			return errors.New(
+				"--compare-text compares the values of messages; name FILE, and leave out " +
+					"--offline and --sample")
+
 		case isOffline:
 			return asFailure(s.printFindings(app.DiagnoseOffline(s.env), asJSON), true)
 		case len(args) == 0:
@@ -65,6 +69,7 @@ func newCheckCommand(s *console) *cobra.Command {
 		case len(samples) > 0:
 			return errors.New("--sample is for the check of the CMS; leave out FILE or --sample")
 		}
+
 		files, err := resolveFiles(args)
 		if err != nil {
 			return err
@@ -72,9 +77,12 @@ func newCheckCommand(s *console) *cobra.Command {
 		if comparesText {
 			return asFailure(s.compareText(cmd.Context(), files, asJSON), false)
 		}
+
 		err = s.checkFiles(cmd.Context(), files, asJSON)
+
 		return asFailure(err, errors.Is(err, errFindings))
 	}
+
 	return cmd
 }
 
@@ -83,6 +91,7 @@ func (s *console) checkSystem(ctx context.Context, files []string, asJSON bool) 
 	if err != nil {
 		return err
 	}
+
 	var samples []app.Sample
 	for _, file := range files {
 		body, err := s.readFile(file)
@@ -91,6 +100,7 @@ func (s *console) checkSystem(ctx context.Context, files []string, asJSON bool) 
 		}
 		samples = append(samples, app.Sample{File: file, Body: body})
 	}
+
 	return asFailure(s.printFindings(app.Diagnose(ctx, s.env, samples), asJSON), true)
 }
 
@@ -99,78 +109,98 @@ func (s *console) checkFiles(ctx context.Context, files []string, asJSON bool) e
 	if err != nil {
 		return err
 	}
+
 	var result error
-	doctypes := map[string]int{} // messages with a document type declaration that the CMS gets, by contract
+
+	// messages with a document type declaration that the CMS gets, by contract
+	doctypes := map[string]int{}
 	for _, file := range files {
 		body, err := s.readFile(file)
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
+
 		found, err := trials.Check(ctx, "application/xml", body)
 		var refused *weir.Error
 		switch {
-		case errors.As(err, &refused) && (refused.Kind == weir.TooLarge || refused.Kind == weir.Unsupported):
+		case errors.As(err, &refused) &&
+			(refused.Kind == weir.TooLarge || refused.Kind == weir.Unsupported):
 			found.Problems = []weir.Problem{{Message: refused.Message}}
 		case err != nil:
 			return fmt.Errorf("%s: %w", file, err)
 		}
+
 		if len(found.Problems) > 0 {
 			result = errFindings
 		}
+
 		if found.HasDoctype {
 			doctypes[found.Message.Contract]++
 		}
+
 		if asJSON {
 			err = s.printJSON(struct {
 				File string `json:"file"`
 				wire.Validation
 				HasDoctype bool `json:"hasDoctype,omitempty"`
 			}{file, wire.NewValidation(found.Message, found.Problems), found.HasDoctype})
+
 			result = errors.Join(result, err)
 			continue
 		}
+
 		s.printChecked(file, &found)
 	}
+
 	if !asJSON {
 		for _, name := range slices.Sorted(maps.Keys(doctypes)) {
 			s.printLine("contract %s: the CMS gets the document type declaration of these messages: %d; doctype: drop "+
 				"in the contract leaves it out", sanitizeText(name), doctypes[name])
 		}
 	}
+
 	return result
 }
 
-// compareText lists the values of messages whose text differs from the text that earlier versions read.
+// compareText lists the values of messages whose text differs from the text that earlier versions
+// read.
 func (s *console) compareText(ctx context.Context, files []string, asJSON bool) error {
 	trials, err := app.OpenTrials(s.env, false)
 	if err != nil {
 		return err
 	}
+
 	differing := 0
 	for _, file := range files {
 		body, err := s.readFile(file)
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
+
 		found, err := trials.CompareText(ctx, "application/xml", body)
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
+
 		differing += len(found)
+
 		if asJSON {
 			if err := s.printJSON(newComparisonJSON(file, found)); err != nil {
 				return err
 			}
 			continue
 		}
+
 		for _, d := range found {
-			s.printLine("%s  line %d: %s (%s): before %q, now %q", sanitizeText(file), d.Line, sanitizeText(d.Path),
-				sanitizeText(d.Setting), d.Former, d.Present)
+			s.printLine("%s  line %d: %s (%s): before %q, now %q", sanitizeText(file), d.Line,
+				sanitizeText(d.Path), sanitizeText(d.Setting), d.Former, d.Present)
 		}
 	}
+
 	if !asJSON {
 		s.printLine("Values that differ: %d", differing)
 	}
+
 	return nil
 }
 
@@ -190,22 +220,25 @@ type differenceJSON struct {
 func newComparisonJSON(file string, found []contract.TextDifference) comparisonJSON {
 	out := comparisonJSON{file, []differenceJSON{}}
 	for _, d := range found {
-		out.Differences = append(out.Differences, differenceJSON{d.Path, d.Setting, d.Line, d.Former, d.Present})
+		out.Differences = append(out.Differences,
+			differenceJSON{d.Path, d.Setting, d.Line, d.Former, d.Present})
 	}
 	return out
 }
 
 func (s *console) printChecked(file string, found *contract.Checked) {
 	if len(found.Problems) == 0 {
-		s.printLine("%s  ok  %s", sanitizeText(file), sanitizeText(trial.DescribeMessage(&found.Message)))
+		s.printLine("%s  ok  %s", sanitizeText(file),
+			sanitizeText(trial.DescribeMessage(&found.Message)))
 	}
+
 	for _, line := range trial.DescribeProblems(found.Problems) {
 		s.printLine("%s  wrong: %s", sanitizeText(file), sanitizeText(line))
 	}
 }
 
-// errFindings means that a check found a problem. The command does not print this error, because each problem is
-// already printed.
+// errFindings means that a check found a problem. The command does not print this error, because
+// each problem is already printed.
 var errFindings = errors.New("something is wrong")
 
 // printFindings prints the findings of a check. It returns errFindings if one is wrong.
@@ -215,12 +248,15 @@ func (s *console) printFindings(findings []app.Finding, asJSON bool) error {
 		if f.Wrong != nil {
 			err = errFindings
 		}
+
 		if asJSON {
 			err = errors.Join(err, s.printJSON(findingToJSON(f)))
 			continue
 		}
+
 		s.printFinding(f)
 	}
+
 	return err
 }
 
@@ -230,10 +266,12 @@ func (s *console) printFinding(f app.Finding) {
 			fmt.Fprintf(s.stdout, "%-9s warning: %s\n", f.Name, line)
 		}
 	}()
+
 	if f.Wrong == nil {
 		fmt.Fprintln(s.stdout, strings.TrimSpace(fmt.Sprintf("%-9s ok  %s", f.Name, f.Detail)))
 		return
 	}
+
 	for line := range strings.SplitSeq(f.Wrong.Error(), "\n") {
 		fmt.Fprintf(s.stdout, "%-9s wrong: %s; %s\n", f.Name, line, f.Todo)
 	}
@@ -253,5 +291,6 @@ func findingToJSON(f app.Finding) findingJSON {
 	if f.Wrong == nil {
 		return findingJSON{Name: f.Name, OK: true, Detail: f.Detail, Warnings: f.Warnings}
 	}
-	return findingJSON{Name: f.Name, Wrong: strings.Split(f.Wrong.Error(), "\n"), Todo: f.Todo, Warnings: f.Warnings}
+	return findingJSON{Name: f.Name, Wrong: strings.Split(f.Wrong.Error(), "\n"), Todo: f.Todo,
+		Warnings: f.Warnings}
 }

@@ -11,14 +11,16 @@ func TestCheck_Files(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for name, text := range map[string]string{"good.xml": triedArticle, "none.xml": "<other/>",
-		"mixed.xml": "<article id='/a'>\n<title>Growth of <i>E. coli</i> in milk</title></article>",
-		"dtd.xml":   "<!DOCTYPE article SYSTEM 'a.dtd'>" + triedArticle,
-		"utf7.xml":  "<?xml version='1.0' encoding='utf-7'?><article/>", "packed.xml": "\x1f\x8b\x08\x00",
-		"bad.xml": "<article id='/a'>\n<due>noon</due></article>"} {
+		"mixed.xml":  "<article id='/a'>\n<title>Growth of <i>E. coli</i> in milk</title></article>",
+		"dtd.xml":    "<!DOCTYPE article SYSTEM 'a.dtd'>" + triedArticle,
+		"utf7.xml":   "<?xml version='1.0' encoding='utf-7'?><article/>",
+		"packed.xml": "\x1f\x8b\x08\x00",
+		"bad.xml":    "<article id='/a'>\n<due>noon</due></article>"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	for name, c := range map[string]struct {
 		args []string
 		code int
@@ -31,16 +33,21 @@ func TestCheck_Files(t *testing.T) {
 			"bad.xml  wrong: line 1, column 1: ./title is required and is missing or empty\n"}},
 		"Doctype": {[]string{"dtd.xml", "good.xml", "dtd.xml"}, exitOK, []string{
 			"contract article: the CMS gets the document type declaration of these messages: 2; doctype: drop"}},
-		"DoctypeJSON": {[]string{"--json", "dtd.xml"}, exitOK, []string{`,"hasDoctype":true}` + "\n"}},
+		"DoctypeJSON": {[]string{"--json", "dtd.xml"}, exitOK,
+			[]string{`,"hasDoctype":true}` + "\n"}},
 		"CompareText": {[]string{"--compare-text", "good.xml", "mixed.xml"}, exitOK, []string{
 			`mixed.xml  line 2: ./title (fields): before "Growth of  in milk", now "Growth of E. coli in milk"` + "\n",
 			"Values that differ: "}},
-		"CompareTextJSON": {[]string{"--compare-text", "--json", "good.xml", "mixed.xml"}, exitOK, []string{
-			`good.xml","differences":[]}`, `"setting":"fields","line":2,"before":"Growth of  in milk"`}},
+		"CompareTextJSON": {[]string{"--compare-text", "--json", "good.xml", "mixed.xml"},
+			exitOK, []string{
+				`good.xml","differences":[]}`,
+				`"setting":"fields","line":2,"before":"Growth of  in milk"`}},
 		"CompareTextOfNothing": {[]string{"--compare-text"}, exitUsage, []string{"name FILE"}},
-		"CompareTextOfOther":   {[]string{"--compare-text", "none.xml"}, exitFailed, []string{"breaks a rule"}},
+		"CompareTextOfOther": {[]string{"--compare-text", "none.xml"}, exitFailed,
+			[]string{"breaks a rule"}},
 		"Unreadable": {[]string{"utf7.xml", "packed.xml", "good.xml"}, exitFailed, []string{
-			`utf7.xml  wrong: the encoding "utf-7" of the XML declaration`, "packed.xml  wrong: the body is compressed by gzip",
+			`utf7.xml  wrong: the encoding "utf-7" of the XML declaration`,
+			"packed.xml  wrong: the body is compressed by gzip",
 			"good.xml  ok"}},
 		"NoContract": {[]string{"none.xml"}, exitFailed,
 			[]string{"none.xml  wrong: line 1, column 1: no contract accepts the root element other\n"}},
@@ -63,10 +70,12 @@ func TestCheck_Files(t *testing.T) {
 				}
 				args = append(args, arg)
 			}
+
 			code := s.runCommand(t.Context(), args)
 			if code != c.code {
 				t.Errorf("got exit code %d, want %d", code, c.code)
 			}
+
 			for _, want := range c.want {
 				if !strings.Contains(stdout.String()+stderr.String(), want) {
 					t.Errorf("got\n%s%s\nwant %q in it", stdout, stderr, want)

@@ -20,10 +20,11 @@ The command waits for storage and broker, and logs JSON to stdout, errors to std
 new setting. docs/rabbitmq.md describes the set-up.`
 
 func newConsumeCommand(s *console) *cobra.Command {
-	return &cobra.Command{Use: "consume", Short: "Take messages from RabbitMQ into the lanes", Long: consumeHelp,
-		Args: cobra.NoArgs,
+	return &cobra.Command{Use: "consume", Short: "Take messages from RabbitMQ into the lanes",
+		Long: consumeHelp, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return asFailure(app.Consume(cmd.Context(), app.Process{Env: s.env, Stdout: s.stdout, Stderr: s.stderr,
-				StartedAt: s.startedAt}), true)
+			return asFailure(app.Consume(cmd.Context(),
+				app.Process{Env: s.env, Stdout: s.stdout, Stderr: s.stderr,
+					StartedAt: s.startedAt}), true)
 		}}
 }

@@ -37,6 +37,7 @@ func newCopyCommand(s *console) *cobra.Command {
 		Long:  copyHelp,
 		Args:  cobra.NoArgs,
 	}
+
 	flags := cmd.Flags()
 	flags.StringVar(&f.from, "from", "", "the store to leave: a folder, or azure")
 	flags.StringVar(&f.to, "to", "", "the empty store to move to: a folder, or azure")
@@ -49,6 +50,7 @@ func newCopyCommand(s *console) *cobra.Command {
 		}
 		return asFailure(s.runCopy(cmd.Context(), f), false)
 	}
+
 	return cmd
 }
 
@@ -67,6 +69,7 @@ func (f copyFlags) check() error {
 		return &usageError{"one of --from and --to is azure, and the other one a folder; weir backup and " +
 			"weir restore copy a folder to another one"}
 	}
+
 	return nil
 }
 
@@ -75,10 +78,12 @@ func (s *console) runCopy(ctx context.Context, f copyFlags) error {
 	if f.asJSON {
 		progress = s.stderr
 	}
+
 	level := slog.LevelWarn
 	if f.verbose {
 		level = slog.LevelDebug
 	}
+
 	o := app.CopyOptions{From: f.from, To: f.to,
 		Progress: func(text string) { fmt.Fprintln(progress, text) },
 		Log:      slog.New(slog.NewJSONHandler(s.stderr, &slog.HandlerOptions{Level: level}))}
@@ -96,10 +101,14 @@ func (s *console) runCopy(ctx context.Context, f copyFlags) error {
 	case f.asJSON:
 		return s.printJSON(copyOutput{sumOutput(r.Rows), sumOutput(r.Bodies), sumOutput(r.Files)})
 	}
+
 	for name, sum := range r.Kinds() {
 		s.printLine("%-7s %d, %d bytes, SHA-256 %s in both", name, sum.Count, sum.Bytes, sum.Hash)
 	}
-	s.printLine("Everything is in %s now. Start Weir there; %s cannot be used any more.", f.to, f.from)
+
+	s.printLine("Everything is in %s now. Start Weir there; %s cannot be used any more.",
+		f.to, f.from)
+
 	return nil
 }
 

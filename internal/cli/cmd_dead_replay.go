@@ -44,23 +44,27 @@ type replayFlags struct {
 
 func newDeadReplayCommand(a *apiCommand) *cobra.Command {
 	var f replayFlags
-	cmd := &cobra.Command{Use: "replay [ID…]", Short: "Have dead messages delivered again", Long: deadReplayHelp}
+	cmd := &cobra.Command{Use: "replay [ID…]", Short: "Have dead messages delivered again",
+		Long: deadReplayHelp}
 	f.addFlags(cmd)
 	cmd.Flags().BoolVar(&f.all, "all", false, "all dead messages")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "only count")
-	cmd.Flags().BoolVar(&f.force, "force", false, "also messages of keys of which a later message was delivered")
+	cmd.Flags().BoolVar(&f.force, "force", false,
+		"also messages of keys of which a later message was delivered")
 	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask")
 	cmd.Flags().IntVar(&f.rate, "rate", 0, "messages a minute, 1 to 6000 (default: Weir's)")
 	cmd.Flags().Float64Var(&f.stop, "stop-at-error-rate", 0,
 		"stop if this share dies again, 0 to 1 (default: Weir's)")
 	cmd.Flags().StringVar(&f.reason, "reason", "", "the reason, stored with the replay")
 	cmd.Flags().StringVar(&f.with, "with", "", "a file with the corrected body, for one ID")
-	cmd.Flags().StringVar(&f.note, "note", "", "the reason of the correction, stored with the message")
+	cmd.Flags().StringVar(&f.note, "note", "",
+		"the reason of the correction, stored with the message")
 	cmd.Flags().BoolVar(&f.wait, "wait", false, "watch the replay to its end")
 	cmd.RunE = a.wrapRun(func(ctx context.Context, args []string) error {
 		if err := f.checkFlags(args); err != nil {
 			return err
 		}
+
 		if len(args) > 0 {
 			ids, err := parseMessageIDs(args)
 			if err != nil {
@@ -68,13 +72,15 @@ func newDeadReplayCommand(a *apiCommand) *cobra.Command {
 			}
 			return a.replayByID(ctx, ids, &f)
 		}
+
 		return a.replayMatching(ctx, &f)
 	})
+
 	return cmd
 }
 
-// filterFlags are the flags that select dead messages. The last entry must be "all", because the commands "replay"
-// and "discard" cut off the last entry to get the other flags.
+// filterFlags are the flags that select dead messages. The last entry must be "all", because the
+// commands "replay" and "discard" cut off the last entry to get the other flags.
 var filterFlags = []string{"key", "lane", "contract", "from", "to", "fingerprint", "all"}
 
 func (f *replayFlags) checkFlags(ids []string) error {
@@ -86,12 +92,15 @@ func (f *replayFlags) checkFlags(ids []string) error {
 		}
 		return ""
 	}
+
 	if len(ids) > 0 {
-		bulkFlags := append(slices.Clone(filterFlags), "dry-run", "rate", "stop-at-error-rate", "reason", "wait")
+		bulkFlags := append(slices.Clone(filterFlags), "dry-run", "rate", "stop-at-error-rate",
+			"reason", "wait")
 		if name := given(bulkFlags...); name != "" {
 			return &usageError{"--" + name + " does not go with IDs"}
 		}
 	}
+
 	switch {
 	case len(ids) == 0 && given(filterFlags...) == "":
 		return &usageError{"say which: IDs, or flags, or --all"}
@@ -106,6 +115,7 @@ func (f *replayFlags) checkFlags(ids []string) error {
 	case f.stop < 0 || f.stop > 1:
 		return &usageError{"--stop-at-error-rate must be 0 to 1"}
 	}
+
 	return nil
 }
 
@@ -117,6 +127,7 @@ func (a *apiCommand) replayByID(ctx context.Context, ids []string, f *replayFlag
 			return err
 		}
 	}
+
 	return a.changeEach(ctx, ids, func(id string) (json.RawMessage, string, error) {
 		var m remote.Answer[wire.Message]
 		var err error
@@ -125,6 +136,7 @@ func (a *apiCommand) replayByID(ctx context.Context, ids []string, f *replayFlag
 		} else {
 			m, err = a.client.Replay(ctx, id, f.force)
 		}
+
 		return m.JSON, id + ": replay requested", err
 	})
 }
@@ -134,26 +146,32 @@ func (a *apiCommand) replayMatching(ctx context.Context, f *replayFlags) error {
 	if err != nil {
 		return err
 	}
+
 	r := wire.ReplayRequest{Filter: &filter, Force: f.force, Reason: f.reason}
 	if f.rate != 0 {
 		r.RatePerMinute = &f.rate
 	}
+
 	if f.cmd.Flags().Changed("stop-at-error-rate") {
 		r.StopAtErrorRate = &f.stop
 	}
+
 	plan, err := a.client.PlanReplay(ctx, r)
 	if err != nil {
 		return err
 	}
+
 	if err := a.printPlan(plan); err != nil || f.dryRun || plan.Value.Count == 0 {
 		return err
 	}
+
 	if !f.yes {
 		question := fmt.Sprintf("Replay %s?", formatCount(plan.Value.Count, "message"))
 		if yes, err := a.askConfirmation(ctx, question); err != nil || !yes {
 			return err
 		}
 	}
+
 	job, err := a.client.StartReplay(ctx, r)
 	if err != nil {
 		return err
@@ -161,6 +179,7 @@ func (a *apiCommand) replayMatching(ctx context.Context, f *replayFlags) error {
 	if !f.wait {
 		return a.printJob(job)
 	}
+
 	return a.watchJob(ctx, job)
 }
 
@@ -168,22 +187,31 @@ func (a *apiCommand) printPlan(plan remote.Answer[wire.JobPlan]) error {
 	if a.json {
 		return a.printJSON(map[string]any{"plan": plan.JSON})
 	}
+
 	p := plan.Value
 	about := "About"
 	if !p.Complete {
 		about = "At least"
 	}
-	text := fmt.Sprintf("%s %s of %s.", about, formatCount(p.Count, "message"), formatCount(p.Keys, "key"))
+
+	text := fmt.Sprintf("%s %s of %s.", about, formatCount(p.Count, "message"),
+		formatCount(p.Keys, "key"))
 	if p.Refused > 0 {
 		text += fmt.Sprintf(" %d would be refused (--force replays them).", p.Refused)
 	}
+
 	if p.MissingContract > 0 {
-		text += fmt.Sprintf(" %d would wait, because weir.yaml lacks their contract.", p.MissingContract)
+		text += fmt.Sprintf(" %d would wait, because weir.yaml lacks their contract.",
+			p.MissingContract)
 	}
-	if took := time.Duration(p.EstimatedSeconds * float64(time.Second)).Round(time.Second); took > 0 {
+
+	if took := time.Duration(p.EstimatedSeconds * float64(time.Second)).Round(time.Second); took >
+		0 {
 		text += fmt.Sprintf(" The replay would take %s.", took)
 	}
+
 	a.printLine("%s", text)
+
 	return nil
 }
 
@@ -191,12 +219,15 @@ func (s *console) askConfirmation(ctx context.Context, question string) (bool, e
 	if !isTerminal(s.stdin) {
 		return false, &usageError{"there is no terminal to ask at: add --yes"}
 	}
+
 	fmt.Fprintf(s.stderr, "%s [y/N] ", question)
 	answer := make(chan string, 1)
 	go func() {
-		line, _ := bufio.NewReader(s.stdin).ReadString('\n') // after an error, line is the text read so far
+		// after an error, line is the text read so far
+		line, _ := bufio.NewReader(s.stdin).ReadString('\n')
 		answer <- line
 	}()
+
 	select {
 	case <-ctx.Done():
 		return false, ctx.Err()
@@ -211,17 +242,22 @@ func (a *apiCommand) printJob(job remote.Answer[wire.Job]) error {
 		a.printLine("%s", job.JSON)
 		return nil
 	}
+
 	j := job.Value
 	skipped, otherwise := "", ""
 	if j.Skipped > 0 {
 		skipped = fmt.Sprintf(", %d not dead any more", j.Skipped)
 	}
+
 	if j.Otherwise > 0 {
 		otherwise = fmt.Sprintf(", %d superseded, cancelled or gone", j.Otherwise)
 	}
+
 	a.printLine("Replay %s is %s%s: %d matched, %d replayed, %d refused%s; %d delivered, %d dead again%s, %d waiting.",
-		sanitizeText(j.ID), sanitizeText(string(j.State)), afterColon(j.StopReason), j.Matched, j.Replayed, j.Refused,
+		sanitizeText(j.ID), sanitizeText(string(j.State)), afterColon(j.StopReason), j.Matched,
+		j.Replayed, j.Refused,
 		skipped, j.Delivered, j.DeadAgain, otherwise, j.Waiting)
+
 	return nil
 }
 
@@ -231,6 +267,7 @@ func (a *apiCommand) watchJob(ctx context.Context, job remote.Answer[wire.Job]) 
 		if !job.Value.IsRunning() {
 			return errors.Join(a.printJob(job), jobError(&job.Value))
 		}
+
 		if !bytes.Equal(job.JSON, last.JSON) && !a.json {
 			if err := a.printJob(job); err != nil {
 				return err
@@ -238,10 +275,12 @@ func (a *apiCommand) watchJob(ctx context.Context, job remote.Answer[wire.Job]) 
 		} else if !a.json && job.Value.Waiting > 0 {
 			reported = a.printHoldUp(ctx, &job.Value, reported)
 		}
+
 		last = job
 		if !clock.Sleep(ctx, a.pollInterval) {
 			return ctx.Err()
 		}
+
 		err := patience.Do(ctx, func(ctx context.Context) error {
 			var err error
 			job, err = a.client.Job(ctx, last.Value.ID)
@@ -253,24 +292,28 @@ func (a *apiCommand) watchJob(ctx context.Context, job remote.Answer[wire.Job]) 
 	}
 }
 
-// printHoldUp prints why the messages of a replay wait, if lanes send nothing and the reasons are not those in the
-// parameter "reported". It returns the present reasons. If the lanes cannot be read, it prints nothing.
+// printHoldUp prints why the messages of a replay wait, if lanes send nothing and the reasons are
+// not those in the parameter "reported". It returns the present reasons. If the lanes cannot be
+// read, it prints nothing.
 func (a *apiCommand) printHoldUp(ctx context.Context, j *wire.Job, reported string) string {
 	lanes, err := a.client.Lanes(ctx)
 	if err != nil {
 		return reported
 	}
+
 	reasons := ""
 	for _, l := range lanes.Value.Lanes {
 		if l.PausedBy != "" && (j.Filter.Lane == nil || *j.Filter.Lane == l.Number) {
-			reasons += fmt.Sprintf("Waiting: lane %d %s%s.%s\n", l.Number, describePause(&l), afterColon(l.PauseReason),
-				describePauseEnd(&l))
+			reasons += fmt.Sprintf("Waiting: lane %d %s%s.%s\n", l.Number, describePause(&l),
+				afterColon(l.PauseReason), describePauseEnd(&l))
 		}
 	}
+
 	// The time of the next try changes each few seconds, and alone is no news.
 	if describeHoldUps(reasons) != describeHoldUps(reported) && reasons != "" {
 		fmt.Fprint(a.stdout, reasons)
 	}
+
 	return reasons
 }
 
@@ -283,12 +326,15 @@ func describePause(l *wire.Lane) string {
 	switch l.PausedBy {
 	case "cms":
 		if l.HasFewRefused {
-			return fmt.Sprintf("pauses, because the CMS does not take %s", formatCount(l.RefusedKeys, "key"))
+			return fmt.Sprintf("pauses, because the CMS does not take %s",
+				formatCount(l.RefusedKeys, "key"))
 		}
 		return "is paused, because the CMS is unavailable"
+
 	case "calendar":
 		return "is closed by the calendar"
 	}
+
 	return "is paused by an operator"
 }
 

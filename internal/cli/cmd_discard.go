@@ -32,7 +32,8 @@ type discardFlags struct {
 func newDiscardCommand(s *console) *cobra.Command {
 	a := &apiCommand{console: s}
 	f := &discardFlags{}
-	cmd := &cobra.Command{Use: "discard [ID…]", Short: "Give dead messages up for good", Long: discardHelp}
+	cmd := &cobra.Command{Use: "discard [ID…]", Short: "Give dead messages up for good",
+		Long: discardHelp}
 	a.addFlags(cmd)
 	f.addFlags(cmd)
 	cmd.Flags().BoolVar(&f.all, "all", false, "all dead messages")
@@ -43,6 +44,7 @@ func newDiscardCommand(s *console) *cobra.Command {
 		if err := f.checkFlags(args); err != nil {
 			return err
 		}
+
 		if len(args) > 0 {
 			ids, err := parseMessageIDs(args)
 			if err != nil {
@@ -50,8 +52,10 @@ func newDiscardCommand(s *console) *cobra.Command {
 			}
 			return a.discardByID(ctx, ids, f)
 		}
+
 		return a.discardMatching(ctx, f)
 	})
+
 	return cmd
 }
 
@@ -64,20 +68,24 @@ func (f *discardFlags) checkFlags(ids []string) error {
 		}
 		return ""
 	}
+
 	condition := given(filterFlags[:len(filterFlags)-1])
 	switch {
 	case len(ids) > 0:
 		if name := given(append(slices.Clone(filterFlags), "dry-run")); name != "" {
 			return &usageError{"--" + name + " does not go with IDs"}
 		}
+
 	case condition == "" && !f.all:
 		return &usageError{"say which: IDs, or flags, or --all"}
 	case condition != "" && f.all:
 		return &usageError{"--all does not go with --" + condition}
 	}
+
 	if !f.dryRun && strings.TrimSpace(f.reason) == "" {
 		return &usageError{"give the --reason: a discarded message cannot be brought back, and others will ask"}
 	}
+
 	return nil
 }
 
@@ -88,6 +96,7 @@ func (a *apiCommand) discardByID(ctx context.Context, ids []string, f *discardFl
 			return err
 		}
 	}
+
 	return a.changeEach(ctx, ids, func(id string) (json.RawMessage, string, error) {
 		m, err := a.client.Discard(ctx, id, f.reason)
 		if m.Value.Stage == weir.Discarded {
@@ -102,10 +111,14 @@ func (a *apiCommand) discardMatching(ctx context.Context, f *discardFlags) error
 	if err != nil {
 		return err
 	}
+
 	filter := wire.DiscardFilter{All: f.all, DeadFilter: selected}
 	return bulkChange[wire.DiscardFilter]{
-		name: "discard", verb: "Discard", kind: "dead message", suffix: " for good", wouldBe: "discarded",
-		done: "discarded", send: a.client.DiscardMany, isWithoutQuestion: f.yes, isDryRun: f.dryRun, reason: f.reason,
+		name: "discard", verb: "Discard", kind: "dead message", suffix: " for good",
+		wouldBe: "discarded",
+		done:    "discarded", send: a.client.DiscardMany, isWithoutQuestion: f.yes,
+		isDryRun: f.dryRun,
+		reason:   f.reason,
 		endAt: func(to time.Time) wire.DiscardFilter {
 			if filter.To == nil {
 				filter.To, filter.All = &to, false

@@ -9,16 +9,20 @@ func TestDiscard_Named(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t)
 	f.answerJSON("POST /api/messages/AQ1/discard", 202, story1)
-	f.answerJSON("POST /api/messages/AQ2/discard", 200, strings.Replace(story1, `"stage":"dead"`, `"stage":"discarded"`, 1))
+	f.answerJSON("POST /api/messages/AQ2/discard", 200,
+		strings.Replace(story1, `"stage":"dead"`, `"stage":"discarded"`, 1))
 	f.answerJSON("POST /api/messages/none/discard", 409, "only a dead message can be discarded")
 	f.runCommand("discard", "AQ1", "--yes").expectEnd(t, exitUsage, "", "give the --reason")
-	f.runCommand("discard", "AQ1", "--reason", "the page is gone").expectEnd(t, exitUsage, "", "add --yes")
+	f.runCommand("discard", "AQ1", "--reason", "the page is gone").expectEnd(t, exitUsage, "",
+		"add --yes")
 	if requests := f.receivedRequests(); requests != "" {
 		t.Errorf("got the requests %s, want none without reason and confirmation", requests)
 	}
-	f.runCommand("discard", "AQ1", "AQ2", "--reason", "the page is gone", "--yes").expectEnd(t, exitOK,
-		"AQ1: discard requested.\nAQ2 is discarded.\n", "")
-	f.runCommand("discard", "none", "AQ2", "--reason", "old", "--yes").expectEnd(t, exitRefused, "AQ2 is discarded.\n", "only a dead message")
+
+	f.runCommand("discard", "AQ1", "AQ2", "--reason", "the page is gone", "--yes").expectEnd(t,
+		exitOK, "AQ1: discard requested.\nAQ2 is discarded.\n", "")
+	f.runCommand("discard", "none", "AQ2", "--reason", "old", "--yes").expectEnd(t, exitRefused,
+		"AQ2 is discarded.\n", "only a dead message")
 }
 
 func TestDiscard_Matching(t *testing.T) {
@@ -34,10 +38,13 @@ POST /api/discards {"filter":{"fingerprint":"8239b7e33e57","to":"2026-01-08T12:0
 	if got := f.receivedRequests(); got != want {
 		t.Errorf("got the requests\n%s\nwant\n%s", got, want)
 	}
-	f.runCommand("discard", "--key", "/a", "--dry-run").expectEnd(t, exitOK, "2 messages would be discarded.\n", "")
+
+	f.runCommand("discard", "--key", "/a", "--dry-run").expectEnd(t, exitOK,
+		"2 messages would be discarded.\n", "")
 	f.runCommand("discard", "--key", "/a", "--yes").expectEnd(t, exitUsage, "", "give the --reason")
 	f.runCommand("discard", "--key", "/a", "--reason", "old").
 		expectEnd(t, exitUsage, "", "there is no terminal to ask at: add --yes")
+
 	if lines := f.runCommand("discard", "--all", "--yes", "--reason", "old", "--json").parseLines(t); len(lines) != 1 ||
 		lines[0]["discarded"] == nil {
 		t.Errorf("got %v, want one line with discarded", lines)
@@ -55,6 +62,7 @@ func TestDiscard_Usage(t *testing.T) {
 	} {
 		f.runCommand(*args...).expectEnd(t, exitUsage, "", text)
 	}
+
 	if requests := f.receivedRequests(); requests != "" {
 		t.Errorf("got the requests %s, want none", requests)
 	}

@@ -21,7 +21,8 @@ reached, or another process holds the lane.`
 
 func newDrainCommand(s *console) *cobra.Command {
 	var verbose, asJSON bool
-	cmd := &cobra.Command{Use: "drain", Short: "Empty all lanes once", Long: drainHelp, Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "drain", Short: "Empty all lanes once", Long: drainHelp,
+		Args: cobra.NoArgs}
 	addVerboseFlag(cmd, &verbose)
 	addJSONFlag(cmd, &asJSON)
 	s.addDataFlag(cmd)
@@ -33,11 +34,12 @@ func newDrainCommand(s *console) *cobra.Command {
 		defer a.Close(cmd.Context())
 		return asFailure(s.runDrain(cmd.Context(), a, asJSON), false)
 	}
+
 	return cmd
 }
 
-// drainOutput is the JSON output for a lane. Delivered, Dead, Cancelled, Superseded and Discarded count the messages
-// that became final while the command worked on the lane.
+// drainOutput is the JSON output for a lane. Delivered, Dead, Cancelled, Superseded and Discarded
+// count the messages that became final while the command worked on the lane.
 type drainOutput struct {
 	Lane       int        `json:"lane"`
 	State      poll.State `json:"state"`
@@ -56,15 +58,18 @@ func (s *console) printDrainResult(e *poll.DrainResult, asJSON bool) error {
 		s.printLine("%s", e)
 		return nil
 	}
+
 	l := drainOutput{Lane: e.Lane, State: e.State(), Delivered: e.Done.Delivered, Dead: e.Done.Dead,
 		Cancelled: e.Done.Cancelled, Superseded: e.Done.Superseded, Discarded: e.Done.Discarded,
 		Waiting: e.Waiting, Reason: e.Report.Reason}
 	if until := e.Until(); !until.IsZero() {
 		l.Until = &until
 	}
+
 	if e.Err != nil {
 		l.Reason = e.Err.Error()
 	}
+
 	return s.printJSON(l)
 }
 
@@ -78,5 +83,6 @@ func (s *console) runDrain(ctx context.Context, a *app.App, asJSON bool) error {
 			err = errors.Join(err, fmt.Errorf("lane %d: %w", r.Lane, errWorkLeft))
 		}
 	}
+
 	return err
 }

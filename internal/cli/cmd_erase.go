@@ -16,14 +16,15 @@ account keeps (soft delete), backups.`
 
 func newEraseCommand(s *console) *cobra.Command {
 	a := &apiCommand{console: s}
-	cmd := &cobra.Command{Use: "erase ID...", Short: "Erase the content of messages", Long: eraseHelp,
-		Args: requireArguments(1, -1, "messages' ids")}
+	cmd := &cobra.Command{Use: "erase ID...", Short: "Erase the content of messages",
+		Long: eraseHelp, Args: requireArguments(1, -1, "messages' ids")}
 	a.addFlags(cmd)
 	cmd.RunE = a.wrapRun(func(ctx context.Context, args []string) error {
 		ids, err := parseMessageIDs(args)
 		if err != nil {
 			return err
 		}
+
 		var failed error
 		for _, id := range ids {
 			m, err := a.client.Erase(ctx, id)
@@ -31,13 +32,18 @@ func newEraseCommand(s *console) *cobra.Command {
 				failed = errors.Join(failed, err)
 				continue
 			}
+
 			if a.json {
 				a.printLine("%s", m.JSON)
 				continue
 			}
-			a.printLine("%s  %s, erased at %s", sanitizeText(m.Value.ID), m.Value.Stage, formatTime(m.Value.ErasedAt))
+
+			a.printLine("%s  %s, erased at %s", sanitizeText(m.Value.ID), m.Value.Stage,
+				formatTime(m.Value.ErasedAt))
 		}
+
 		return failed
 	})
+
 	return cmd
 }

@@ -24,6 +24,7 @@ func newKeyCommand(s *console) *cobra.Command {
 			return &usageError{"give new: `weir key new` prints a key, and its hash for weir.yaml"}
 		},
 	}
+
 	var asJSON bool
 	create := &cobra.Command{
 		Use:   "new",
@@ -31,6 +32,7 @@ func newKeyCommand(s *console) *cobra.Command {
 		Long:  keyHelp,
 		Args:  cobra.NoArgs,
 	}
+
 	addJSONFlag(create, &asJSON)
 	create.RunE = func(*cobra.Command, []string) error {
 		key := door.NewKey()
@@ -41,9 +43,13 @@ func newKeyCommand(s *console) *cobra.Command {
 				Hash string `json:"sha256"`
 			}{key, hash})
 		}
+
 		s.printLine("key     %s\nsha256  %s", key, hash)
+
 		return nil
 	}
+
 	cmd.AddCommand(create)
+
 	return cmd
 }

@@ -19,8 +19,8 @@ of their due times. A time is given like 2026-01-31T08:00:00Z, or as an age, lik
 --format csv and --format json print a file of up to 10,000 messages. If there are more, CSV ends in
 a line in parentheses, and JSON has "complete": false.`
 
-// listFlags are the flags of the command "list" that become query parameters of the API. Each entry has the flag's
-// name, the parameter's name and the help text.
+// listFlags are the flags of the command "list" that become query parameters of the API. Each entry
+// has the flag's name, the parameter's name and the help text.
 var listFlags = [][3]string{
 	{"stage", "stage", "only messages of this stage"},
 	{"key", "key", "only messages of this ordering key"},
@@ -52,12 +52,14 @@ func newListCommand(s *console) *cobra.Command {
 	cmd := &cobra.Command{Use: "list", Short: "List messages", Long: listHelp, Args: cobra.NoArgs}
 	a.addFlags(cmd)
 	cmd.Flags().BoolVar(&isScheduled, "scheduled", false, "the scheduled messages by due time")
+
 	for _, f := range listFlags {
 		cmd.Flags().String(f[0], "", f[2])
 		if !slices.Contains(scheduledFlags, f[0]) {
 			cmd.MarkFlagsMutuallyExclusive("scheduled", f[0])
 		}
 	}
+
 	cmd.Flags().IntVar(&limit, "limit", 50, "messages at most; the default of --format is 10,000")
 	file.addFlag(cmd)
 	cmd.RunE = a.wrapRun(func(ctx context.Context, _ []string) error {
@@ -66,6 +68,7 @@ func newListCommand(s *console) *cobra.Command {
 		if isScheduled {
 			path = "/scheduled"
 		}
+
 		switch {
 		case err != nil:
 			return err
@@ -74,8 +77,10 @@ func newListCommand(s *console) *cobra.Command {
 		case file.isGiven():
 			return file.printList(ctx, a, cmd, path, query, limit)
 		}
+
 		return a.printMessages(ctx, path, query, limit)
 	})
+
 	return cmd
 }
 
@@ -85,24 +90,30 @@ func readListQuery(cmd *cobra.Command) (url.Values, error) {
 		if !cmd.Flags().Changed(f[0]) {
 			continue
 		}
+
 		value := cmd.Flag(f[0]).Value.String()
 		if value == "" {
 			return nil, &usageError{"--" + f[0] + " is empty"}
 		}
-		if strings.HasSuffix(f[0], "from") && f[0] != "attempts-from" || strings.HasSuffix(f[0], "to") &&
-			f[0] != "attempts-to" {
+
+		if strings.HasSuffix(f[0], "from") && f[0] != "attempts-from" ||
+			strings.HasSuffix(f[0], "to") &&
+				f[0] != "attempts-to" {
 			at, err := parseTimeOrAge(f[0], value)
 			if err != nil {
 				return nil, err
 			}
 			value = at.UTC().Format("2006-01-02T15:04:05Z07:00")
 		}
+
 		query.Set(f[1], value)
 	}
+
 	return query, nil
 }
 
-func (a *apiCommand) printMessages(ctx context.Context, path string, query url.Values, limit int) error {
+func (a *apiCommand) printMessages(ctx context.Context, path string, query url.Values,
+	limit int) error {
 	found := []json.RawMessage{}
 	complete := false
 	for len(found) < limit && !complete {
@@ -113,29 +124,39 @@ func (a *apiCommand) printMessages(ctx context.Context, path string, query url.V
 			query.Del("continue")
 			continue
 		}
+
 		if err != nil {
 			return err
 		}
+
 		found = append(found, page.Value.Messages...)
 		complete = page.Value.Continue == ""
 		query.Set("continue", page.Value.Continue)
 	}
+
 	if a.json {
 		return a.printJSON(map[string]any{"messages": found, "complete": complete})
 	}
-	rows := [][]string{{"ACCEPTED", "DUE", "STAGE", "ID", "CONTRACT", "KEY", "ATTEMPTS", "CMS", "SHOWN", "ERROR"}}
+
+	rows := [][]string{{"ACCEPTED", "DUE", "STAGE", "ID", "CONTRACT", "KEY", "ATTEMPTS", "CMS",
+		"SHOWN", "ERROR"}}
+
 	for _, line := range found {
 		var m wire.Message
 		if err := json.Unmarshal(line, &m); err != nil {
 			return err
 		}
+
 		status := ""
 		if m.CMSStatus != 0 {
 			status = strconv.Itoa(m.CMSStatus)
 		}
-		rows = append(rows, []string{formatTime(m.AcceptedAt), formatTime(m.DeliverAt), string(m.Stage), m.ID, m.Contract,
+
+		rows = append(rows, []string{formatTime(m.AcceptedAt), formatTime(m.DeliverAt),
+			string(m.Stage), m.ID, m.Contract,
 			m.Key, strconv.Itoa(m.AttemptCount), status, joinShown(m.Shown), m.LastError})
 	}
+
 	return a.printRows(rows, "No messages match.", complete)
 }
 

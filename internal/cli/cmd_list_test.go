@@ -18,17 +18,23 @@ const (
 func TestList_PrintsAllPages(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t)
-	f.answerJSON("GET /api/messages", 200, `{"messages":[`+listedDead+`],"looked":1,"complete":false,"continue":"t1"}`,
+	f.answerJSON("GET /api/messages", 200,
+		`{"messages":[`+listedDead+`],"looked":1,"complete":false,"continue":"t1"}`,
 		`{"messages":[`+listedDue+`],"looked":1,"complete":true}`)
-	got := f.runCommand("list", "--key-prefix", "/", "--cms-status", "4xx", "--finished-from", "2026-01-01T00:00:00Z",
-		"--attempts-to", "9")
+	got := f.runCommand("list", "--key-prefix", "/", "--cms-status", "4xx", "--finished-from",
+		"2026-01-01T00:00:00Z", "--attempts-to", "9")
 	got.expectEnd(t, exitOK, "desk: D; title: T", "")
-	if strings.Contains(got.out, "\x1b") || !strings.Contains(got.out, "2030-01-01 00:00:00Z  scheduled") {
+
+	if strings.Contains(got.out, "\x1b") ||
+		!strings.Contains(got.out, "2030-01-01 00:00:00Z  scheduled") {
 		t.Errorf("got\n%q\nwant both messages without control characters", got.out)
 	}
+
 	const filter = "attemptsTo=9&cmsStatus=4xx"
-	want := "GET /api/messages?" + filter + "&finishedFrom=2026-01-01T00%3A00%3A00Z&keyPrefix=%2F&limit=50 \n" +
-		"GET /api/messages?" + filter + "&continue=t1&finishedFrom=2026-01-01T00%3A00%3A00Z&keyPrefix=%2F&limit=49 "
+	want := "GET /api/messages?" + filter +
+		"&finishedFrom=2026-01-01T00%3A00%3A00Z&keyPrefix=%2F&limit=50 \n" +
+		"GET /api/messages?" + filter +
+		"&continue=t1&finishedFrom=2026-01-01T00%3A00%3A00Z&keyPrefix=%2F&limit=49 "
 	if got := f.receivedRequests(); got != want {
 		t.Errorf("got the requests\n%s\nwant\n%s", got, want)
 	}
@@ -43,17 +49,24 @@ func TestList_ScheduledAndFiles(t *testing.T) {
 			io.WriteString(w, `{"messages":[],"looked":0,"complete":true}`)
 			return
 		}
+
 		w.Header().Set("Content-Type", "text/csv; charset=utf-8")
 		io.WriteString(w, "id,stage\r\nx,scheduled\r\n")
 	})
+
 	f.runCommand("list", "--scheduled").expectEnd(t, exitOK, "No messages match.\n", "")
 	f.runCommand("list", "--scheduled", "--lane", "0", "--format", "csv").expectEnd(t, exitOK,
 		"id,stage\r\nx,scheduled\r\n", "")
-	if got := f.receivedRequests(); !strings.HasSuffix(got, "GET /api/scheduled?format=csv&lane=0 ") {
+
+	if got := f.receivedRequests(); !strings.HasSuffix(got,
+		"GET /api/scheduled?format=csv&lane=0 ") {
 		t.Errorf("got the requests\n%s\nwant the last one without a limit, so that the server's default applies", got)
 	}
-	for text, args := range map[string][]string{"--limit must be": {"--limit", "0"}, "must be csv": {"--format", "xml"},
-		"--key is empty": {"--key", ""}, "--from is": {"--from", "noon"}, "none of the others": {"--scheduled", "--key", "/a"}} {
+
+	for text, args := range map[string][]string{"--limit must be": {"--limit", "0"},
+		"must be csv":    {"--format", "xml"},
+		"--key is empty": {"--key", ""}, "--from is": {"--from", "noon"},
+		"none of the others": {"--scheduled", "--key", "/a"}} {
 		f.runCommand(append([]string{"list"}, args...)...).expectEnd(t, exitUsage, "", text)
 	}
 }
@@ -67,5 +80,6 @@ func TestList_AFileThatIsCutOff(t *testing.T) {
 		http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	}
+
 	f.runCommand("list", "--format", "csv").expectEnd(t, exitUnavailable, "id,stage\r\n", "weir:")
 }

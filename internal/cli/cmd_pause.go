@@ -49,6 +49,7 @@ func (t *pauseTarget) readTarget(cmd *cobra.Command) (remote.Target, error) {
 	case t.all:
 		return remote.Target{All: true}, nil
 	}
+
 	return remote.Target{}, &usageError{"give --all, --lane N or --key K"}
 }
 
@@ -57,8 +58,8 @@ func newPauseCommand(s *console) *cobra.Command {
 	var t pauseTarget
 	var p remote.PauseRequest
 	var length time.Duration
-	cmd := &cobra.Command{Use: "pause", Short: "Stop writes to the CMS for a while", Long: pauseHelp,
-		Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "pause", Short: "Stop writes to the CMS for a while",
+		Long: pauseHelp, Args: cobra.NoArgs}
 	a.addFlags(cmd)
 	t.addFlags(cmd)
 	cmd.Flags().StringVar(&p.Reason, "reason", "", "why, for other operators (required)")
@@ -70,6 +71,7 @@ func newPauseCommand(s *console) *cobra.Command {
 		if p.Target, err = t.readTarget(cmd); err != nil {
 			return err
 		}
+
 		switch {
 		case p.Reason == "":
 			return &usageError{"--reason is needed"}
@@ -82,9 +84,12 @@ func newPauseCommand(s *console) *cobra.Command {
 				return &usageError{"--until: " + err.Error()}
 			}
 		}
+
 		list, err := a.client.Pause(ctx, p)
+
 		return a.printPauses(list, nil, err)
 	})
+
 	return cmd
 }
 
@@ -102,6 +107,7 @@ func newResumeCommand(s *console) *cobra.Command {
 		list, err := a.client.Resume(ctx, what)
 		return a.printPauses(list, nil, err)
 	})
+
 	return cmd
 }
 
@@ -117,42 +123,53 @@ func newPausesCommand(s *console) *cobra.Command {
 		lanes, err := a.client.Lanes(ctx)
 		return a.printPauses(list, lanes.Value.Lanes, err)
 	})
+
 	return cmd
 }
 
-// printPauses prints the pauses of operators, the given lanes that wait for the CMS, and the state of the calendar.
-// With --json it prints only the JSON of list.
-func (a *apiCommand) printPauses(list remote.Answer[wire.PauseList], lanes []wire.Lane, err error) error {
+// printPauses prints the pauses of operators, the given lanes that wait for the CMS, and the state
+// of the calendar. With --json it prints only the JSON of list.
+func (a *apiCommand) printPauses(list remote.Answer[wire.PauseList], lanes []wire.Lane,
+	err error) error {
 	if err != nil {
 		return err
 	}
+
 	if a.json {
 		a.printLine("%s", list.JSON)
 		return nil
 	}
+
 	rows := [][]string{{"PAUSED", "BY", "SINCE", "UNTIL", "REASON"}}
 	for _, p := range list.Value.Pauses {
 		what := "lane " + strconv.Itoa(p.Lane)
 		if p.Scope == "key" {
 			what = "key " + p.Key + " (lane " + strconv.Itoa(p.Lane) + ")"
 		}
+
 		until := "until resumed"
 		if !p.Until.IsZero() {
 			until = formatTime(p.Until)
 		}
-		rows = append(rows, []string{what, cmp.Or(p.By, "unknown"), formatTime(p.Since), until, p.Reason})
+
+		rows = append(rows, []string{what, cmp.Or(p.By, "unknown"), formatTime(p.Since),
+			until, p.Reason})
 	}
+
 	for _, l := range lanes {
 		if l.PausedBy == "cms" {
-			rows = append(rows, []string{"lane " + strconv.Itoa(l.Number), "the CMS", formatTime(l.LastErrorAt),
-				formatTime(l.PausedUntil), l.PauseReason})
+			rows = append(rows,
+				[]string{"lane " + strconv.Itoa(l.Number), "the CMS", formatTime(l.LastErrorAt),
+					formatTime(l.PausedUntil), l.PauseReason})
 		}
 	}
+
 	if len(rows) > 1 {
 		a.printTable(rows)
 	} else {
 		a.printLine("Nothing is paused.")
 	}
+
 	switch c := list.Value.Calendar; {
 	case c == nil:
 	case c.Closed:
@@ -160,5 +177,6 @@ func (a *apiCommand) printPauses(list remote.Answer[wire.PauseList], lanes []wir
 	case !c.NextChange.IsZero():
 		a.printLine("The calendar closes at %s.", formatTime(c.NextChange))
 	}
+
 	return nil
 }

@@ -36,13 +36,15 @@ type pollFlags struct {
 
 func newPollCommand(s *console) *cobra.Command {
 	var f pollFlags
-	cmd := &cobra.Command{Use: "poll", Short: "Deliver for one period, for cron and the like", Long: pollHelp,
-		Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "poll", Short: "Deliver for one period, for cron and the like",
+		Long: pollHelp, Args: cobra.NoArgs}
 	d, flags := app.DefaultPollConfig(), cmd.Flags()
 	addDurationFlag(flags, &f.period, "period", d.Period, "time from one start to the next")
 	addDurationFlag(flags, &f.idle, "idle", d.Idle, "time between two checks of the lanes")
-	addDurationFlag(flags, &f.estimate, "estimate", d.Estimate, "average time of an attempt, until it is known")
-	flags.Float64Var(&f.tolerance, "tolerance", d.Tolerance, "stop this many average attempts before the end of the period")
+	addDurationFlag(flags, &f.estimate, "estimate", d.Estimate,
+		"average time of an attempt, until it is known")
+	flags.Float64Var(&f.tolerance, "tolerance", d.Tolerance,
+		"stop this many average attempts before the end of the period")
 	addVerboseFlag(cmd, &f.verbose)
 	addJSONFlag(cmd, &f.asJSON)
 	s.addDataFlag(cmd)
@@ -56,8 +58,10 @@ func newPollCommand(s *console) *cobra.Command {
 		if err := errors.Join(cfg.Check(), cfg.Fits()); err != nil {
 			return err
 		}
+
 		return asFailure(s.runPoll(cmd.Context(), a, cfg, f.asJSON), false)
 	}
+
 	return cmd
 }
 
@@ -73,10 +77,12 @@ func (f *pollFlags) overrideConfig(c poll.Config, given func(name string) bool) 
 			set()
 		}
 	}
+
 	return c
 }
 
-// runPoll delivers messages for one period and prints the summary. The period began at the start of the process.
+// runPoll delivers messages for one period and prints the summary. The period began at the start of
+// the process.
 func (s *console) runPoll(ctx context.Context, a *app.App, cfg poll.Config, asJSON bool) error {
 	summary, err := a.Poll(ctx, cfg, s.startedAt)
 	if summary == nil {
@@ -103,8 +109,11 @@ func (s *console) printSummary(sum poll.Summary, asJSON bool) error {
 		s.printLine("poll: %s", sum)
 		return nil
 	}
+
 	c := sum.Counts
-	return s.printJSON(pollOutput{Runs: sum.Runs, Delivered: sum.Messages, Rejected: c.Rejected, Retried: c.Retried,
-		Unavailable: c.Unavailable, Cut: c.Cut, Average: sum.Average.Seconds(), Estimated: !sum.Known,
-		Idle: sum.Idle, Worked: sum.Worked.Seconds()})
+	return s.printJSON(pollOutput{Runs: sum.Runs, Delivered: sum.Messages, Rejected: c.Rejected,
+		Retried:     c.Retried,
+		Unavailable: c.Unavailable, Cut: c.Cut, Average: sum.Average.Seconds(),
+		Estimated: !sum.Known,
+		Idle:      sum.Idle, Worked: sum.Worked.Seconds()})
 }

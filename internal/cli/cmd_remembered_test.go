@@ -12,10 +12,13 @@ func TestRemembered(t *testing.T) {
 	f.runCommand("remembered", "/b", "--contract", "article").expectEnd(t, exitOK,
 		"No id of this key is remembered.\n", "")
 	f.runCommand("remembered", "forget", "/a").expectEnd(t, exitUsage, "", "--contract is needed")
-	f.runCommand("remembered", "forget", "/a", "--contract", "article").expectEnd(t, exitOK, "17", "")
-	f.runCommand("remembered", "forget", "/a", "--contract", "article", "--json").expectEnd(t, exitOK, found+"\n", "")
+	f.runCommand("remembered", "forget", "/a", "--contract", "article").expectEnd(t,
+		exitOK, "17", "")
+	f.runCommand("remembered", "forget", "/a", "--contract", "article", "--json").expectEnd(t,
+		exitOK, found+"\n", "")
 	const forget = `POST /api/remembered/forget {"contract":"article","key":"/a"}`
-	want := "GET /api/remembered?key=%2Fa \nGET /api/remembered?contract=article&key=%2Fb \n" + forget + "\n" + forget
+	want := "GET /api/remembered?key=%2Fa \nGET /api/remembered?contract=article&key=%2Fb \n" +
+		forget + "\n" + forget
 	if got := f.receivedRequests(); got != want {
 		t.Errorf("got the requests\n%s\nwant\n%s", got, want)
 	}

@@ -32,19 +32,23 @@ type scheduleFlags struct {
 
 func newCreateScheduleCommand(a *apiCommand) *cobra.Command {
 	f := &scheduleFlags{}
-	cmd := &cobra.Command{Use: "create NAME [FILE]", Short: "Create or replace a schedule", Long: createScheduleHelp,
+	cmd := &cobra.Command{Use: "create NAME [FILE]", Short: "Create or replace a schedule",
+		Long: createScheduleHelp,
 		Args: requireScheduleName(1, 2, "a schedule's name, and the file of its message")}
 	flags := cmd.Flags()
-	flags.StringVar(&f.Cron, "cron", "", "when it runs, like '30 2 * * *', @hourly or '@every 90m' (required)")
+	flags.StringVar(&f.Cron, "cron", "",
+		"when it runs, like '30 2 * * *', @hourly or '@every 90m' (required)")
 	flags.StringVar(&f.TimeZone, "time-zone", "", "of --cron, like Europe/Berlin; UTC without it")
-	flags.StringVar(&f.MessageID, "message-id", "", "copy the message with this id, in place of a file")
+	flags.StringVar(&f.MessageID, "message-id", "",
+		"copy the message with this id, in place of a file")
 	flags.StringVar(&f.ContentType, "content-type", "",
 		"of the message; without it application/xml, or that of the copied message")
 	flags.StringVar(&f.Overlap, "overlap", "",
 		"queue (the default) or skip a run while the message of the run before is not final")
 	flags.StringVar(&f.Missed, "missed", "",
 		"make up for one (the last, the default), all or none of the runs missed while no process ran")
-	flags.StringVar(&f.start, "start", "", "no run before this time, like 2026-01-31T08:00:00+01:00")
+	flags.StringVar(&f.start, "start", "",
+		"no run before this time, like 2026-01-31T08:00:00+01:00")
 	flags.StringVar(&f.end, "end", "", "no run from this time on")
 	flags.BoolVar(&f.Paused, "paused", false, "create it paused")
 	flags.BoolVar(&f.replace, "replace", false, "replace a schedule of this name")
@@ -54,24 +58,28 @@ func newCreateScheduleCommand(a *apiCommand) *cobra.Command {
 		if err != nil {
 			return err
 		}
+
 		if f.dryRun {
 			preview, err := a.client.TryDefinition(ctx, args[0], d, previewedRuns)
 			return a.printRuns(preview, err)
 		}
+
 		stored, err := a.client.PutSchedule(ctx, args[0], d, f.replace)
 		var refused *remote.Error
 		if errors.As(err, &refused) && refused.Status == http.StatusPreconditionFailed {
 			refused.Message = "a schedule of this name exists: add --replace to replace it"
 		}
+
 		return a.printSchedule(stored, err)
 	})
+
 	return cmd
 }
 
-// readDefinition builds the definition from the flags and the file of the message. The parameter "files" has at
-// most one name.
-func (f *scheduleFlags) readDefinition(ctx context.Context, s *console, files []string) (wire.ScheduleDefinition,
-	error) {
+// readDefinition builds the definition from the flags and the file of the message. The parameter
+// "files" has at most one name.
+func (f *scheduleFlags) readDefinition(ctx context.Context, s *console,
+	files []string) (wire.ScheduleDefinition, error) {
 	d := f.ScheduleDefinition
 	var err error
 	if d.MessageID != "" {
@@ -79,6 +87,7 @@ func (f *scheduleFlags) readDefinition(ctx context.Context, s *console, files []
 			return d, err
 		}
 	}
+
 	switch {
 	case d.Cron == "":
 		return d, &usageError{"--cron is needed"}
@@ -91,14 +100,16 @@ func (f *scheduleFlags) readDefinition(ctx context.Context, s *console, files []
 		}
 		d.Message = &text
 	}
+
 	if d.Start, err = parseOptionalMoment("start", f.start); err == nil {
 		d.End, err = parseOptionalMoment("end", f.end)
 	}
+
 	return d, err
 }
 
-// readMessageText reads a message from a file. The message must be UTF-8, because the request contains the text as a
-// JSON string.
+// readMessageText reads a message from a file. The message must be UTF-8, because the request
+// contains the text as a JSON string.
 func (s *console) readMessageText(ctx context.Context, file string) (string, error) {
 	body, err := s.readContent(ctx, file)
 	switch {
@@ -109,8 +120,10 @@ func (s *console) readMessageText(ctx context.Context, file string) (string, err
 	case len(body) == 0:
 		return "", &usageError{file + " is empty"}
 	case !utf8.Valid(body):
-		return "", &usageError{file + " is not UTF-8: send it as a message, and give its id as --message-id"}
+		return "", &usageError{file +
+			" is not UTF-8: send it as a message, and give its id as --message-id"}
 	}
+
 	return string(body), nil
 }
 
@@ -118,9 +131,11 @@ func parseOptionalMoment(name, text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
+
 	t, err := weir.ParseMoment(text)
 	if err != nil {
 		return time.Time{}, &usageError{"--" + name + ": " + err.Error()}
 	}
+
 	return t, nil
 }

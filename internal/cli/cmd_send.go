@@ -51,9 +51,11 @@ type sendFlags struct {
 // senderFlags has the flags for the sending upstream: its name, its key and its signature scheme.
 type senderFlags struct{ name, key, scheme string }
 
-// readSender returns the upstream's credentials, or nil if none are given. Flags take precedence over the environment.
+// readSender returns the upstream's credentials, or nil if none are given. Flags take precedence
+// over the environment.
 func (f *senderFlags) readSender(env func(string) string) (*upstream.Sender, error) {
-	s := &upstream.Sender{Name: cmp.Or(f.name, env("WEIR_UPSTREAM")), Scheme: upstream.Scheme(f.scheme)}
+	s := &upstream.Sender{Name: cmp.Or(f.name, env("WEIR_UPSTREAM")),
+		Scheme: upstream.Scheme(f.scheme)}
 	switch {
 	case f.scheme == "":
 		s.Key = cmp.Or(f.key, env("WEIR_UPSTREAM_KEY"))
@@ -63,21 +65,27 @@ func (f *senderFlags) readSender(env func(string) string) (*upstream.Sender, err
 				return nil, &usageError{"the key of the upstream: " + err.Error()}
 			}
 			return s, nil
+
 		case f.name != "":
 			return nil, &usageError{"--upstream needs --upstream-key or --sign"}
 		}
+
 		return nil, nil
+
 	case f.key != "":
 		return nil, &usageError{"--upstream-key and --sign exclude each other"}
 	case s.Scheme != upstream.GitHub && s.Scheme != upstream.StandardWebhooks:
 		return nil, &usageError{"--sign must be github or standard"}
 	case s.Name == "":
-		return nil, &usageError{"--sign needs --upstream or WEIR_UPSTREAM: the name of the upstream"}
+		return nil, &usageError{
+			"--sign needs --upstream or WEIR_UPSTREAM: the name of the upstream"}
 	}
+
 	var err error
 	if s.Secret, err = upstream.ParseSecret(s.Scheme, env("WEIR_UPSTREAM_SECRET")); err != nil {
 		return nil, &usageError{"--sign takes the secret from WEIR_UPSTREAM_SECRET: " + err.Error()}
 	}
+
 	return s, nil
 }
 
@@ -96,7 +104,8 @@ func newSendCommand(s *console) *cobra.Command {
 		"path of the messages in a batch, such as /feed/article; implies --batch")
 	cmd.Flags().StringVar(&f.mode, "mode", string(wire.BatchAll),
 		"of a batch with invalid parts: all files none, valid the others")
-	cmd.Flags().StringVar(&f.sender.name, "upstream", "", "name of the upstream that sends (or WEIR_UPSTREAM)")
+	cmd.Flags().StringVar(&f.sender.name, "upstream", "",
+		"name of the upstream that sends (or WEIR_UPSTREAM)")
 	cmd.Flags().StringVar(&f.sender.key, "upstream-key", "",
 		"key of the upstream (or WEIR_UPSTREAM_KEY, which other users of the machine do not see)")
 	cmd.Flags().StringVar(&f.sender.scheme, "sign", "",
@@ -111,20 +120,26 @@ func newSendCommand(s *console) *cobra.Command {
 		if f.mode != string(wire.BatchAll) && f.mode != string(wire.BatchValid) {
 			return &usageError{"--mode must be all or valid"}
 		}
+
 		files, err := resolveFiles(args)
 		if err != nil {
 			return err
 		}
+
 		if a.client.Sender, err = f.sender.readSender(a.env); err != nil {
 			return err
 		}
-		run := &sendRun{apiCommand: a, sendFlags: f, files: files, patience: a.newPatience(f.giveUp)}
+
+		run := &sendRun{apiCommand: a, sendFlags: f, files: files,
+			patience: a.newPatience(f.giveUp)}
 		run.patience.Report = run.reportRetry
 		if f.batch || len(f.split) > 0 {
 			return run.sendBatches(ctx)
 		}
+
 		return run.sendAll(ctx)
 	})
+
 	return cmd
 }
 
@@ -156,32 +171,36 @@ type sentFile struct {
 
 // sendCounts has the numbers of the summary.
 type sendCounts struct {
-	Files      int                `json:"files"`
-	Accepted   int                `json:"accepted"`   // files with a new message
-	Duplicates int                `json:"duplicates"` // files whose message Weir already had
-	Refused    int                `json:"refused"`
-	Unread     int                `json:"unread"`           // files that could not be read
-	NotSent    int                `json:"notSent"`          // files without a result
-	Stages     map[weir.Stage]int `json:"stages,omitempty"` // with --wait: number of messages in each stage
+	Files      int `json:"files"`
+	Accepted   int `json:"accepted"`   // files with a new message
+	Duplicates int `json:"duplicates"` // files whose message Weir already had
+	Refused    int `json:"refused"`
+	Unread     int `json:"unread"`  // files that could not be read
+	NotSent    int `json:"notSent"` // files without a result
+	// with --wait: number of messages in each stage
+	Stages map[weir.Stage]int `json:"stages,omitempty"`
 }
 
 func (s *sendRun) sendAll(ctx context.Context) error {
 	s.count.Files, s.count.NotSent = len(s.files), len(s.files)
 	s.progress = s.newProgress("sent", len(s.files))
-	runParallel(ctx, s.gracePeriod, s.parallel, s.files, s.sendFile, func() bool { return s.stopCause() != nil })
+	runParallel(ctx, s.gracePeriod, s.parallel, s.files, s.sendFile,
+		func() bool { return s.stopCause() != nil })
 	s.progress.finishReport()
 	if s.wait.Duration > 0 && ctx.Err() == nil {
 		s.awaitAllFinal(ctx)
 	}
+
 	for _, r := range s.sent {
 		s.reportFile(r) // reports only files whose message was not final when the wait ended
 	}
+
 	return s.printSummary(ctx)
 }
 
-// runParallel calls the function "do" for each item, with at most "parallel" calls at a time. After ctx has ended, or
-// isStopped has returned true, runParallel starts no further call. The context "finishing" ends later than ctx, by the
-// grace period, so that calls in flight can finish.
+// runParallel calls the function "do" for each item, with at most "parallel" calls at a time. After
+// ctx has ended, or isStopped has returned true, runParallel starts no further call. The context
+// "finishing" ends later than ctx, by the grace period, so that calls in flight can finish.
 func runParallel[T any](ctx context.Context, grace time.Duration, parallel int, items []T,
 	do func(ctx, finishing context.Context, item T), isStopped func() bool) {
 	finishing, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -189,10 +208,12 @@ func runParallel[T any](ctx context.Context, grace time.Duration, parallel int, 
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })()
 	var group errgroup.Group
 	group.SetLimit(parallel)
+
 	for _, item := range items {
 		if ctx.Err() != nil || isStopped() {
 			break
 		}
+
 		group.Go(func() error {
 			if ctx.Err() == nil && !isStopped() { // the run can have stopped while group.Go waited
 				do(ctx, finishing, item)
@@ -200,6 +221,7 @@ func runParallel[T any](ctx context.Context, grace time.Duration, parallel int, 
 			return nil
 		})
 	}
+
 	_ = group.Wait() // every call returns nil
 }
 
@@ -207,14 +229,17 @@ func (s *sendRun) sendFile(ctx, finishing context.Context, file string) {
 	if s.stopCause() != nil {
 		return
 	}
+
 	body, err := s.readContent(ctx, file)
 	if ctx.Err() != nil {
 		return
 	}
+
 	if err != nil {
 		s.recordResult(sentFile{File: file, Error: err.Error()}, func(c *sendCounts) { c.Unread++ })
 		return
 	}
+
 	var receipt remote.Answer[wire.Receipt]
 	err = s.patience.Do(ctx, func(context.Context) error {
 		if s.stopCause() != nil {
@@ -228,6 +253,7 @@ func (s *sendRun) sendFile(ctx, finishing context.Context, file string) {
 		s.recordRefusal(file, err)
 		return
 	}
+
 	r := receipt.Value
 	result := sentFile{File: file, ID: r.ID, Stage: r.Stage, Key: &r.Key, Duplicate: &r.Duplicate}
 	s.recordResult(result, func(c *sendCounts) {
@@ -239,8 +265,8 @@ func (s *sendRun) sendFile(ctx, finishing context.Context, file string) {
 	})
 }
 
-// recordRefusal records why a file was not accepted. If every other file would fail with the same error, recordRefusal
-// stops the run instead.
+// recordRefusal records why a file was not accepted. If every other file would fail with the same
+// error, recordRefusal stops the run instead.
 func (s *sendRun) recordRefusal(file string, err error) {
 	var e *remote.Error
 	switch {
@@ -254,6 +280,7 @@ func (s *sendRun) recordRefusal(file string, err error) {
 		}
 		return
 	}
+
 	result := sentFile{File: file, Error: e.Message, Status: e.Status, Problems: e.Problems}
 	s.recordResult(result, func(c *sendCounts) { c.Refused++ })
 }
@@ -264,7 +291,8 @@ func (s *sendRun) stopCause() error {
 	return s.fatal
 }
 
-// recordResult counts a file's result. It also reports the file, unless the command has to wait for the file's message.
+// recordResult counts a file's result. It also reports the file, unless the command has to wait for
+// the file's message.
 func (s *sendRun) recordResult(r sentFile, count func(*sendCounts)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -273,14 +301,16 @@ func (s *sendRun) recordResult(r sentFile, count func(*sendCounts)) {
 	if r.ID != "" {
 		s.sent = append(s.sent, &r)
 	}
+
 	if r.ID == "" || s.wait.Duration == 0 {
 		s.reportFile(&r)
 	}
+
 	s.progress.addOne()
 }
 
-// reportRetry prints the error of a request that the command tries again. The parameter "left" is the
-// time after which the command gives up if no request succeeds.
+// reportRetry prints the error of a request that the command tries again. The parameter "left" is
+// the time after which the command gives up if no request succeeds.
 func (s *sendRun) reportRetry(err error, left time.Duration) {
 	s.progress.printBetween(func() {
 		fmt.Fprintf(s.stderr, "weir: %s; trying again for up to %s\n", sanitizeText(err.Error()),
@@ -288,27 +318,32 @@ func (s *sendRun) reportRetry(err error, left time.Duration) {
 	})
 }
 
-// reportFile prints a file's result at the first call, and nothing at later calls. Without --json it prints only
-// errors, and final stages other than delivered and superseded.
+// reportFile prints a file's result at the first call, and nothing at later calls. Without --json
+// it prints only errors, and final stages other than delivered and superseded.
 func (s *sendRun) reportFile(r *sentFile) {
 	if r.reported {
 		return
 	}
+
 	r.reported = true
 	switch {
 	case s.json:
-		s.progress.printBetween(func() { _ = s.printJSON(r) }) // strings and numbers can always be encoded
+		// strings and numbers can always be encoded
+		s.progress.printBetween(func() { _ = s.printJSON(r) })
 	case r.Error != "":
 		text := r.Error
 		if r.Status != 0 {
 			text = (&remote.Error{Status: r.Status, Message: r.Error, Problems: r.Problems}).Error()
 		}
+
 		s.progress.printBetween(func() {
 			fmt.Fprintf(s.stderr, "weir: %s: %s\n", sanitizeText(r.File), sanitizeText(text))
 		})
+
 	case r.Stage.Final() && !isGoodEnd(r.Stage):
 		s.progress.printBetween(func() {
-			fmt.Fprintf(s.stderr, "weir: %s: %s is %s\n", sanitizeText(r.File), sanitizeText(r.ID), r.Stage)
+			fmt.Fprintf(s.stderr, "weir: %s: %s is %s\n", sanitizeText(r.File),
+				sanitizeText(r.ID), r.Stage)
 		})
 	}
 }
@@ -322,6 +357,7 @@ func (s *sendRun) awaitAllFinal(ctx context.Context) {
 		m, err := s.awaitFinal(ctx, r.ID, time.Until(until))
 		s.mu.Lock()
 		defer s.mu.Unlock()
+
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -329,11 +365,13 @@ func (s *sendRun) awaitAllFinal(ctx context.Context) {
 			s.fatal = cmp.Or(s.fatal, err)
 			return
 		}
+
 		r.Stage = m.Value.Stage
 		s.count.Stages[r.Stage]++
 		s.reportFile(r)
 		s.progress.addOne()
 	}, func() bool { return s.stopCause() != nil })
+
 	s.progress.finishReport()
 }
 
@@ -347,6 +385,7 @@ func (s *sendRun) printSummary(ctx context.Context) error {
 		s.printSent()
 		s.printLine("%s", s.count)
 	}
+
 	switch n := s.count; {
 	case s.fatal != nil:
 		return s.fatal
@@ -354,24 +393,29 @@ func (s *sendRun) printSummary(ctx context.Context) error {
 		return errors.New("interrupted; send the same files again: Weir stores no accepted message twice")
 	case n.Refused > 0:
 		return asFailure(&remote.Error{Kind: remote.Refused}, true)
-	case n.Unread > 0, n.NotSent > 0, n.Stages[weir.Dead]+n.Stages[weir.Discarded]+n.Stages[weir.Cancelled] > 0:
+	case n.Unread > 0, n.NotSent > 0,
+		n.Stages[weir.Dead]+n.Stages[weir.Discarded]+n.Stages[weir.Cancelled] > 0:
 		return asFailure(errors.New("not all files were delivered"), true)
 	}
+
 	for stage := range s.count.Stages {
 		if !stage.Final() {
 			return errors.New("the time for waiting is over")
 		}
 	}
+
 	return nil
 }
 
 const maxListed = 10
 
-// printSent lists the accepted files in the order of s.files. If there are more than maxListed, printSent lists none.
+// printSent lists the accepted files in the order of s.files. If there are more than maxListed,
+// printSent lists none.
 func (s *sendRun) printSent() {
 	if len(s.sent) == 0 || len(s.sent) > maxListed {
 		return
 	}
+
 	slices.SortStableFunc(s.sent, func(a, b *sentFile) int {
 		return slices.Index(s.files, a.File) - slices.Index(s.files, b.File)
 	})
@@ -379,6 +423,7 @@ func (s *sendRun) printSent() {
 	for _, r := range s.sent {
 		rows = append(rows, []string{r.ID, string(r.Stage), *r.Key, r.File})
 	}
+
 	s.printTable(rows)
 }
 
@@ -388,26 +433,30 @@ func (c sendCounts) String() string {
 	for _, p := range []struct {
 		n    int
 		text string
-	}{{c.Duplicates, "sent before"}, {c.Refused, "refused"}, {c.Unread, "not readable"}, {c.NotSent, "not sent"}} {
+	}{{c.Duplicates, "sent before"}, {c.Refused, "refused"}, {c.Unread, "not readable"},
+		{c.NotSent, "not sent"}} {
 		if p.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.text))
 		}
 	}
+
 	text := formatCount(c.Files, "file") + ": " + strings.Join(parts, ", ")
 	if c.Stages == nil {
 		return text
 	}
+
 	return text + "; " + c.describeStages()
 }
 
 // describeStages returns a text such as "3 delivered, 1 dead".
 func (c sendCounts) describeStages() string {
 	var stages []string
-	for _, stage := range []weir.Stage{weir.Delivered, weir.Superseded, weir.Dead, weir.Discarded, weir.Cancelled,
-		weir.Retrying, weir.Queued, weir.Scheduled} {
+	for _, stage := range []weir.Stage{weir.Delivered, weir.Superseded, weir.Dead, weir.Discarded,
+		weir.Cancelled, weir.Retrying, weir.Queued, weir.Scheduled} {
 		if n := c.Stages[stage]; n > 0 {
 			stages = append(stages, fmt.Sprintf("%d %s", n, stage))
 		}
 	}
+
 	return strings.Join(stages, ", ")
 }

@@ -16,8 +16,8 @@ import (
 	"weir/internal/remote"
 )
 
-// fakeIntake is a server that accepts messages, and stores them by idempotency key. It refuses bodies that contain
-// "bad".
+// fakeIntake is a server that accepts messages, and stores them by idempotency key. It refuses
+// bodies that contain "bad".
 type fakeIntake struct {
 	*fakeServer
 	mu    sync.Mutex
@@ -31,13 +31,17 @@ func newFakeIntake(t *testing.T) *fakeIntake {
 	in.mux.HandleFunc("POST /api/messages", in.receiveMessage)
 	in.mux.HandleFunc("GET /api/messages/{id}", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("ETag", `"1"`)
-		in.writeAnswer(w, 200, "application/json", `{"id":%q,"stage":%q,"contract":"a","key":"","lane":0,`+
-			`"sequence":1,"attempts":1,"acceptedAt":"2026-01-08T12:00:00Z"}`, r.PathValue("id"), in.ends)
+		in.writeAnswer(w, 200, "application/json",
+			`{"id":%q,"stage":%q,"contract":"a","key":"","lane":0,`+
+				`"sequence":1,"attempts":1,"acceptedAt":"2026-01-08T12:00:00Z"}`,
+			r.PathValue("id"), in.ends)
 	})
+
 	return in
 }
 
-func (in *fakeIntake) writeAnswer(w http.ResponseWriter, status int, kind, format string, args ...any) {
+func (in *fakeIntake) writeAnswer(w http.ResponseWriter, status int, kind, format string,
+	args ...any) {
 	w.Header().Set("Content-Type", kind)
 	w.WriteHeader(status)
 	fmt.Fprintf(w, format, args...)
@@ -50,19 +54,23 @@ func (in *fakeIntake) receiveMessage(w http.ResponseWriter, r *http.Request) {
 		in.t.Errorf("got the header %v for %q, want application/xml and the Idempotency-Key of the body", r.Header,
 			body)
 	}
+
 	if strings.Contains(string(body), "bad") {
-		in.writeAnswer(w, 422, "application/problem+json", `{"type":"about:blank","title":"x","status":422,`+
-			`"detail":"one problem","problems":[{"path":"./title","message":"is missing"}]}`)
+		in.writeAnswer(w, 422, "application/problem+json",
+			`{"type":"about:blank","title":"x","status":422,`+
+				`"detail":"one problem","problems":[{"path":"./title","message":"is missing"}]}`)
 		return
 	}
+
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	_, twice := in.filed[key]
 	in.filed[key] = string(body)
 	in.posts++
 	w.Header().Set("Location", in.server.URL+"/api/messages/x")
-	in.writeAnswer(w, 202, "application/json", `{"id":"AQ%d","stage":"queued","key":"/a","lane":0,"sequence":1,`+
-		`"acceptedAt":"2026-01-08T12:00:00Z","duplicate":%t}`, in.posts, twice)
+	in.writeAnswer(w, 202, "application/json",
+		`{"id":"AQ%d","stage":"queued","key":"/a","lane":0,"sequence":1,`+
+			`"acceptedAt":"2026-01-08T12:00:00Z","duplicate":%t}`, in.posts, twice)
 }
 
 // writeFiles returns a new directory with n files, each with a different message.
@@ -70,11 +78,12 @@ func writeFiles(t *testing.T, n int) string {
 	t.Helper()
 	dir := t.TempDir()
 	for i := range n {
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%03d.xml", i)), fmt.Appendf(nil, "<a n='%d'/>", i),
-			0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%03d.xml", i)),
+			fmt.Appendf(nil, "<a n='%d'/>", i), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	return dir
 }
 
@@ -87,8 +96,9 @@ func TestSend(t *testing.T) {
 	if len(in.filed) != 20 {
 		t.Errorf("got %d filed messages, want 20", len(in.filed))
 	}
-	in.runCommand("send", "--wait", dir+"/00*.xml").expectEnd(t, exitOK, "10 files: 0 accepted, 10 sent before; 10 "+
-		"delivered\n", "")
+
+	in.runCommand("send", "--wait", dir+"/00*.xml").expectEnd(t, exitOK,
+		"10 files: 0 accepted, 10 sent before; 10 "+"delivered\n", "")
 }
 
 // The command sends only the *.xml files of a directory, sorted by name.
@@ -100,20 +110,25 @@ func TestSend_Directory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if err := os.Mkdir(filepath.Join(dir, "deeper.xml"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+
 	got := in.runCommand("send", "-p", "1", dir)
 	var files []string
 	for _, line := range strings.Split(strings.TrimSpace(got.out), "\n") {
-		if fields := strings.Fields(line); strings.HasPrefix(line, "AQ") && fields[1] == "queued" && fields[2] == "/a" {
+		if fields := strings.Fields(line); strings.HasPrefix(line, "AQ") && fields[1] == "queued" &&
+			fields[2] == "/a" {
 			files = append(files, fields[0]+" "+filepath.Base(fields[3]))
 		}
 	}
+
 	want := "AQ1 000.xml, AQ2 001.xml, AQ3 002.xml, AQ4 b.XML"
 	if text := strings.Join(files, ", "); got.code != exitOK || text != want ||
 		!strings.Contains(got.out, "4 files: 4 accepted") {
-		t.Errorf("got code %d and files %q in\n%s%s, want %q", got.code, text, got.out, got.errors, want)
+		t.Errorf("got code %d and files %q in\n%s%s, want %q", got.code, text, got.out,
+			got.errors, want)
 	}
 }
 
@@ -124,15 +139,20 @@ func TestSend_JSON(t *testing.T) {
 	if err := os.WriteFile(bad, []byte("<bad/>"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	d := in.runCommand("send", "--json", "--wait", dir+"/*.xml")
-	d.expectEnd(t, exitRefused, `{"file":"`+bad+`","error":"one problem","status":422,"problems":[{"path":"./title",`+
-		`"message":"is missing"}]}`, "")
+	d.expectEnd(t, exitRefused,
+		`{"file":"`+bad+`","error":"one problem","status":422,"problems":[{"path":"./title",`+
+			`"message":"is missing"}]}`, "")
 	lines := d.parseLines(t)
-	if len(lines) != 5 || fmt.Sprint(lines[4]["summary"]) != "map[accepted:3 duplicates:0 files:4 notSent:0 "+
-		"refused:1 stages:map[delivered:3] unread:0]" {
+	if len(lines) != 5 || fmt.Sprint(lines[4]["summary"]) !=
+		"map[accepted:3 duplicates:0 files:4 notSent:0 "+
+			"refused:1 stages:map[delivered:3] unread:0]" {
 		t.Errorf("got %v, want four files and the summary", lines)
 	}
-	if last := lines[3]; last["stage"] != "delivered" || last["id"] == "" || last["duplicate"] != false {
+
+	if last := lines[3]; last["stage"] != "delivered" || last["id"] == "" ||
+		last["duplicate"] != false {
 		t.Errorf("got %v, want a delivered message that is no duplicate", last)
 	}
 }
@@ -143,7 +163,9 @@ func TestSend_NamesRefusedMessages(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "bad.xml"), []byte("<bad/>"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	in.runCommand("send", dir+"/*.xml").expectEnd(t, exitRefused, "3 files: 2 accepted, 1 refused\n",
+
+	in.runCommand("send", dir+"/*.xml").expectEnd(t, exitRefused,
+		"3 files: 2 accepted, 1 refused\n",
 		"bad.xml: 422 Unprocessable Entity: one problem; ./title is missing\n")
 }
 
@@ -151,8 +173,8 @@ func TestSend_NamesDeadMessages(t *testing.T) {
 	t.Parallel()
 	in, dir := newFakeIntake(t), writeFiles(t, 2)
 	in.ends = "dead"
-	in.runCommand("send", "--wait", dir+"/*.xml").expectEnd(t, exitFailed, "2 files: 2 accepted; 2 dead\n",
-		"AQ2 is dead\n")
+	in.runCommand("send", "--wait", dir+"/*.xml").expectEnd(t, exitFailed,
+		"2 files: 2 accepted; 2 dead\n", "AQ2 is dead\n")
 	in.ends = "queued"
 	in.runCommand("send", "--wait=1ms", dir+"/*.xml").expectEnd(t, exitFailed, "2 queued\n",
 		"the time for waiting is over")
@@ -164,8 +186,9 @@ func TestSend_AFileThatCannotBeRead(t *testing.T) {
 	if err := os.Symlink("/proc/self/mem", filepath.Join(dir, "unreadable.xml")); err != nil {
 		t.Fatal(err)
 	}
-	in.runCommand("send", dir+"/*.xml").expectEnd(t, exitFailed, "3 files: 2 accepted, 1 not readable\n",
-		"unreadable.xml: ")
+
+	in.runCommand("send", dir+"/*.xml").expectEnd(t, exitFailed,
+		"3 files: 2 accepted, 1 not readable\n", "unreadable.xml: ")
 }
 
 func TestSend_Stdin(t *testing.T) {
@@ -180,8 +203,8 @@ func TestSend_Stdin(t *testing.T) {
 	}
 }
 
-// Every second request fails, in turn with 503, 429, 500, a broken connection, and a connection that breaks after the
-// message was accepted.
+// Every second request fails, in turn with 503, 429, 500, a broken connection, and a connection
+// that breaks after the message was accepted.
 func TestSend_TriesAgain(t *testing.T) {
 	t.Parallel()
 	in, dir := newFakeIntake(t), writeFiles(t, 20)
@@ -190,6 +213,7 @@ func TestSend_TriesAgain(t *testing.T) {
 	in.spoil = func(w http.ResponseWriter, r *http.Request) bool {
 		mu.Lock()
 		defer mu.Unlock()
+
 		switch n++; n % 10 {
 		case 1:
 			w.Header().Set("Retry-After", "1")
@@ -205,11 +229,14 @@ func TestSend_TriesAgain(t *testing.T) {
 			r.Body = io.NopCloser(bytes.NewReader(body))
 			in.receiveMessage(&discardedAnswer{http.Header{}}, r)
 			panic(http.ErrAbortHandler)
+
 		default:
 			return false
 		}
+
 		return true
 	}
+
 	d := in.runCommand("send", dir+"/*.xml")
 	if d.code != exitOK || len(in.filed) != 20 || !strings.Contains(d.out, "sent before") {
 		t.Errorf("got %+v and %d filed messages, want exit code %d, 20 filed messages and \"sent before\" in the "+
@@ -239,9 +266,14 @@ func TestSend_Stops(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			in, dir := newFakeIntake(t), writeFiles(t, 50)
-			in.spoil = func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(c.status); return true }
+			in.spoil = func(w http.ResponseWriter, _ *http.Request) bool {
+				w.WriteHeader(c.status)
+				return true
+			}
+
 			in.runCommand("send", "--give-up", "20ms", dir+"/*.xml").expectEnd(t, c.code,
 				"50 files: 0 accepted, 50 not sent\n", c.says)
+
 			if c.code != exitUnavailable && strings.Count(in.receivedRequests(), "\n") > 8 {
 				t.Errorf("got more than 8 requests, want the command to stop after at most 8:\n%s",
 					in.receivedRequests())
@@ -265,18 +297,24 @@ func TestSend_InterruptedAndResumed(t *testing.T) {
 		}
 		return false
 	}
+
 	s, stdout, stderr := in.newConsole()
 	began := time.Now()
-	first := commandResult{s.runCommand(ctx, []string{"send", dir + "/*.xml"}), stdout.String(), stderr.String()}
+	first := commandResult{s.runCommand(ctx, []string{"send", dir + "/*.xml"}), stdout.String(),
+		stderr.String()}
 	filed := len(in.filed)
-	first.expectEnd(t, exitFailed, fmt.Sprintf("50 files: %d accepted, %d not sent\n", filed, 50-filed),
+	first.expectEnd(t, exitFailed,
+		fmt.Sprintf("50 files: %d accepted, %d not sent\n", filed, 50-filed),
 		"interrupted; send the same files again")
+
 	if filed < 20 || filed > 24 || time.Since(began) > s.gracePeriod/2 {
-		t.Errorf("got %d filed messages after %s, want 20 to 24 within %s", filed, time.Since(began), s.gracePeriod/2)
+		t.Errorf("got %d filed messages after %s, want 20 to 24 within %s", filed,
+			time.Since(began), s.gracePeriod/2)
 	}
+
 	in.spoil = nil
-	in.runCommand("send", dir+"/*.xml").expectEnd(t, exitOK, fmt.Sprintf("50 files: %d accepted, %d sent before\n",
-		50-filed, filed), "")
+	in.runCommand("send", dir+"/*.xml").expectEnd(t, exitOK,
+		fmt.Sprintf("50 files: %d accepted, %d sent before\n", 50-filed, filed), "")
 	if len(in.filed) != 50 {
 		t.Errorf("got %d filed messages, want 50", len(in.filed))
 	}
@@ -293,6 +331,7 @@ func TestSend_InterruptedWhileWaitingToTryAgain(t *testing.T) {
 		cancel()
 		return true
 	}
+
 	s, stdout, stderr := in.newConsole()
 	began := time.Now()
 	commandResult{s.runCommand(ctx, []string{"send", dir + "/*.xml"}), stdout.String(), stderr.String()}.expectEnd(t,
@@ -314,10 +353,12 @@ func TestSend_InterruptedWhileWaiting(t *testing.T) {
 		}
 		return false
 	}
+
 	s, stdout, stderr := in.newConsole()
-	d := commandResult{s.runCommand(ctx, []string{"send", "--wait", "--json", dir + "/*.xml"}), stdout.String(),
-		stderr.String()}
-	if lines := d.parseLines(t); d.code != exitFailed || len(lines) != 6 || lines[4]["stage"] != "queued" ||
+	d := commandResult{s.runCommand(ctx, []string{"send", "--wait", "--json", dir + "/*.xml"}),
+		stdout.String(), stderr.String()}
+	if lines := d.parseLines(t); d.code != exitFailed || len(lines) != 6 ||
+		lines[4]["stage"] != "queued" ||
 		lines[5]["summary"] == nil {
 		t.Errorf("got %+v, want six lines, the last one the summary", d)
 	}
@@ -334,6 +375,7 @@ func TestSend_InterruptedWhileReadingStdin(t *testing.T) {
 		w.Write([]byte("<a>")) // stdin stays open, so the command waits for more
 		cancel()
 	}()
+
 	commandResult{s.runCommand(ctx, []string{"send", "-"}), stdout.String(), stderr.String()}.expectEnd(t, exitFailed,
 		"1 not sent", "interrupted")
 	w.Close()

@@ -64,16 +64,19 @@ func newServeCommand(s *console) *cobra.Command {
 		Long:  serveHelp,
 		Args:  cobra.NoArgs,
 	}
+
 	flags := cmd.Flags()
 	flags.StringVar(&f.storage, "storage", folderStorage,
 		"folder, or azure: the account of AzureWebJobsStorage")
-	flags.StringVar(&f.data, "data", "", "folder that stores everything (or WEIR_DATA; else weir-data)")
+	flags.StringVar(&f.data, "data", "",
+		"folder that stores everything (or WEIR_DATA; else weir-data)")
 	flags.StringVar(
 		&f.config,
 		"config",
 		"",
 		"file of the settings (or WEIR_CONFIG; else weir.yaml)",
 	)
+
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:7071", "address and port to listen on")
 	flags.BoolVar(
 		&f.isBehindProxy,
@@ -81,22 +84,27 @@ func newServeCommand(s *console) *cobra.Command {
 		false,
 		"a proxy in front ends TLS and sets X-Forwarded-…",
 	)
+
 	flags.BoolVar(&f.isDemo, "demo", false, "start a demo CMS, and send sample messages")
 	flags.StringVar(&f.cms, "demo-cms", "127.0.0.1:7072", "address and port of the demo CMS")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		switch {
 		case f.storage != azureStorage && f.storage != folderStorage:
-			return fmt.Errorf("--storage is %q, and must be %s or %s", f.storage, folderStorage, azureStorage)
+			return fmt.Errorf("--storage is %q, and must be %s or %s", f.storage, folderStorage,
+				azureStorage)
 		case f.storage == azureStorage && f.data != "":
 			return errors.New("give --data or --storage azure, not both")
 		case !f.isDemo && cmd.Flags().Changed("demo-cms"):
 			return errors.New("--demo-cms is for --demo; leave it out, or add --demo")
 		}
+
 		if f.isDemo {
 			return asFailure(s.runDemo(cmd.Context(), f), false)
 		}
+
 		return asFailure(app.ServeAlone(cmd.Context(), s.newServeProcess(f), f.options()), true)
 	}
+
 	return cmd
 }
 
@@ -110,10 +118,12 @@ func (s *console) newServeProcess(f serveFlags) app.Process {
 	if f.storage == azureStorage {
 		data = ""
 	}
+
 	env := overlay(s.env, map[string]string{
 		"WEIR_CONFIG":    cmp.Or(f.config, s.env("WEIR_CONFIG")),
 		app.DataVariable: data,
 	})
+
 	return app.Process{Env: env, Stdout: s.stdout, Stderr: s.stderr, StartedAt: s.startedAt}
 }
 
@@ -149,41 +159,51 @@ func (s *console) runDemo(ctx context.Context, f serveFlags) error {
 			s.showDemo(showing, demo{base, cms.BaseURL(), log.Name(), p.Env})
 		}()
 	}
+
 	err = app.ServeAlone(ctx, p, o)
 	stop()
 	if err == nil {
 		<-shown
 	}
+
 	return err
 }
 
-// prepareDemo sets the environment and the log of a demo. In a folder the log is a file, because the
-// terminal shows the messages; a user without weir.yaml gets the settings of the demo in the folder.
+// prepareDemo sets the environment and the log of a demo. In a folder the log is a file, because
+// the terminal shows the messages; a user without weir.yaml gets the settings of the demo in the
+// folder.
 func (s *console) prepareDemo(p *app.Process, cms *app.DemoCMS) (log *os.File, err error) {
 	values := map[string]string{app.CMSVariable: cms.ContentURL()}
 	dir := p.Env(app.DataVariable)
 	if dir != "" {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, fmt.Errorf("%w: --data must name a folder in which this process can write", err)
+			return nil, fmt.Errorf("%w: --data must name a folder in which this process can write",
+				err)
 		}
+
 		if err := writeDemoSettings(dir, p.Env, values); err != nil {
 			return nil, err
 		}
 	}
+
 	p.Env = overlay(p.Env, values)
 	if err := app.CheckDemoSettings(p.Env, cms); err != nil {
 		return nil, err
 	}
+
 	if dir == "" {
 		p.Stdout = s.stderr
 		return os.Stderr, nil
 	}
 
-	log, err = os.OpenFile(filepath.Join(dir, demoLogName), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err = os.OpenFile(filepath.Join(dir, demoLogName),
+		os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
+
 	p.Stdout, p.Stderr = log, log
+
 	return log, nil
 }
 
@@ -193,13 +213,17 @@ func writeDemoSettings(dir string, env func(string) string, values map[string]st
 	if env("WEIR_CONFIG") != "" {
 		return nil
 	}
+
 	if _, err := os.Stat("weir.yaml"); !errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+
 	path, err := filepath.Abs(filepath.Join(dir, demoSettingsName))
 	if err != nil {
 		return err
 	}
+
 	values["WEIR_CONFIG"] = path
+
 	return os.WriteFile(path, app.DemoSettings, 0o600)
 }

@@ -27,12 +27,12 @@ cancelled or discarded, or if it is still not final after the time of --wait.
 --json prints the answer of the API in one line.`
 
 const (
-	// With --wait the command reads the message's state repeatedly. The first pause between two reads is
-	// firstPollPause. Each further pause is twice as long, up to lastPollPause.
+	// With --wait the command reads the message's state repeatedly. The first pause between two
+	// reads is firstPollPause. Each further pause is twice as long, up to lastPollPause.
 	firstPollPause = 300 * time.Millisecond
 	lastPollPause  = 5 * time.Second
-	// unavailableLimit is the time after which a series of requests ends with an error if Weir stays unavailable. The
-	// posts of the command "send" use --give-up instead.
+	// unavailableLimit is the time after which a series of requests ends with an error if Weir
+	// stays unavailable. The posts of the command "send" use --give-up instead.
 	unavailableLimit = 5 * time.Minute
 )
 
@@ -49,11 +49,12 @@ func newStatusCommand(s *console) *cobra.Command {
 		}
 		return a.showStatus(ctx, id, wait.Duration)
 	})
+
 	return cmd
 }
 
-// waitFlag is the value of --wait: the longest time to wait. 0 means that the flag is not given; foreverDuration means
-// that the flag has no value, or the value "forever".
+// waitFlag is the value of --wait: the longest time to wait. 0 means that the flag is not given;
+// foreverDuration means that the flag has no value, or the value "forever".
 type waitFlag struct{ time.Duration }
 
 const (
@@ -67,11 +68,13 @@ func (w *waitFlag) Set(text string) (err error) {
 		w.Duration = foreverDuration
 		return nil
 	}
+
 	if w.Duration, err = time.ParseDuration(text); err != nil {
 		err = errDuration
 	} else if w.Duration <= 0 {
 		err = errors.New("must be more than nothing")
 	}
+
 	return err
 }
 
@@ -86,9 +89,10 @@ func (w *waitFlag) String() string {
 	return w.Duration.String()
 }
 
-// addWaitFlag adds --wait, whose optional value must follow "=". So in "--wait 10m" the text 10m is an argument of the
-// command. After --wait without a value, the command refuses a first argument that is a duration: the user probably
-// meant --wait=10m. If a file has this name, the command accepts the argument, because some commands take files.
+// addWaitFlag adds --wait, whose optional value must follow "=". So in "--wait 10m" the text 10m is
+// an argument of the command. After --wait without a value, the command refuses a first argument
+// that is a duration: the user probably meant --wait=10m. If a file has this name, the command
+// accepts the argument, because some commands take files.
 func addWaitFlag(cmd *cobra.Command, wait *waitFlag, text string) {
 	cmd.Flags().Var(wait, "wait", text+"; --wait=10m for no longer than that")
 	cmd.Flags().Lookup("wait").NoOptDefVal = forever
@@ -108,25 +112,30 @@ func isFile(name string) bool {
 	return err == nil
 }
 
-// showStatus prints the state of a message. If the parameter "wait" is more than 0, showStatus first waits until the
-// message is final, or until this time is over. After the wait, each stage except delivered and superseded is an error.
+// showStatus prints the state of a message. If the parameter "wait" is more than 0, showStatus
+// first waits until the message is final, or until this time is over. After the wait, each stage
+// except delivered and superseded is an error.
 func (a *apiCommand) showStatus(ctx context.Context, id string, wait time.Duration) error {
 	var m remote.Answer[wire.Message]
 	var err error
 	if wait > 0 {
 		m, err = a.awaitFinal(ctx, id, wait)
 	}
+
 	if err == nil {
 		m, err = a.client.Outlook(ctx, id)
 	}
+
 	if err != nil {
 		return err
 	}
+
 	if a.json {
 		a.printLine("%s", m.JSON)
 	} else {
 		a.printStory(&m.Value)
 	}
+
 	switch stage := m.Value.Stage; {
 	case wait == 0 || isGoodEnd(stage):
 		return nil
@@ -140,8 +149,8 @@ func (a *apiCommand) showStatus(ctx context.Context, id string, wait time.Durati
 // isGoodEnd reports whether the message, or a newer version in its place, was delivered.
 func isGoodEnd(s weir.Stage) bool { return s == weir.Delivered || s == weir.Superseded }
 
-// awaitFinal reads a message repeatedly until the message is final or the time limit is over. It returns the last
-// answer.
+// awaitFinal reads a message repeatedly until the message is final or the time limit is over. It
+// returns the last answer.
 func (a *apiCommand) awaitFinal(ctx context.Context, id string, limit time.Duration) (
 	m remote.Answer[wire.Message], err error) {
 	deadline, patience := time.Now().Add(limit), a.newPatience(unavailableLimit)
@@ -150,6 +159,7 @@ func (a *apiCommand) awaitFinal(ctx context.Context, id string, limit time.Durat
 			m, err = a.client.Message(ctx, id)
 			return err
 		})
+
 		left := time.Until(deadline)
 		if err != nil || m.Value.Stage.Final() || left <= 0 {
 			return m, err
@@ -166,33 +176,42 @@ func (a *apiCommand) printStory(m *wire.Message) {
 	if m.Key != "" {
 		key = m.Key
 	}
+
 	a.printLine("Message %s is %s.", sanitizeText(m.ID), m.Stage)
 	from := ""
 	if m.Upstream != "" {
 		from = " from " + sanitizeText(m.Upstream)
 	}
-	a.printLine("%s  accepted%s as %s for %s%s, number %d of lane %d", formatTime(m.AcceptedAt), from,
+
+	a.printLine("%s  accepted%s as %s for %s%s, number %d of lane %d",
+		formatTime(m.AcceptedAt), from,
 		sanitizeText(m.Contract), sanitizeText(key), formatVersion(m.Version), m.Sequence, m.Lane)
 	if !m.DeliverAt.IsZero() {
 		a.printLine("%s  due", formatTime(m.DeliverAt))
 	}
+
 	actions := listActions(m)
 	for i, t := range m.AttemptLog {
 		if i > 0 && t.Number > m.AttemptLog[i-1].Number+1 {
 			left := t.Number - m.AttemptLog[i-1].Number - 1
 			a.printLine("%-20s  … and %s more", "", formatCount(left, "attempt"))
 		}
+
 		actions = a.printActions(actions, t.At)
 		if past := m.Uncounted.Sentence(); i == 0 && past != "" {
 			a.printLine("%-20s  %s", "", past)
 		}
+
 		if t.Number == 0 || i > 0 && t.Number == m.AttemptLog[i-1].Number {
 			a.printLine("%s  not counted: %s", formatTime(t.At), formatOutcome(t))
 		} else {
-			a.printLine("%s  attempt %d, %s: %s", formatTime(t.At), t.Number, time.Duration(t.Duration), formatOutcome(t))
+			a.printLine("%s  attempt %d, %s: %s", formatTime(t.At), t.Number,
+				time.Duration(t.Duration), formatOutcome(t))
 		}
+
 		a.printSteps(t.Steps)
 	}
+
 	actions = a.printActions(actions, m.FinishedAt)
 	a.printEnd(m)
 	a.printActions(actions, time.Time{})
@@ -205,11 +224,14 @@ func (a *apiCommand) printSteps(steps []wire.Step) {
 		if s.Status != 0 {
 			status = strconv.Itoa(s.Status)
 		}
+
 		again := ""
 		if s.Reason != "" {
 			again = ", then again from the first step: " + sanitizeText(s.Reason)
 		}
-		a.printLine("%-20s  step %s, %s: %s%s", "", sanitizeText(s.Name), time.Duration(s.Duration), status, again)
+
+		a.printLine("%-20s  step %s, %s: %s%s", "", sanitizeText(s.Name), time.Duration(s.Duration),
+			status, again)
 	}
 }
 
@@ -219,13 +241,14 @@ type operatorAction struct {
 	text string
 }
 
-// listActions returns the last edit and the last replay, the earlier one first. An edit includes a replay; if no
-// further replay followed, listActions returns only the edit.
+// listActions returns the last edit and the last replay, the earlier one first. An edit includes a
+// replay; if no further replay followed, listActions returns only the edit.
 func listActions(m *wire.Message) (actions []operatorAction) {
 	asked, force := m.ReplayAskedAt, ""
 	if m.ReplayForced {
 		force = ", by force"
 	}
+
 	if m.Edited.Exists() {
 		text := "corrected"
 		if asked.IsZero() || !m.Edited.At.Before(asked) {
@@ -233,6 +256,7 @@ func listActions(m *wire.Message) (actions []operatorAction) {
 		}
 		actions = append(actions, operatorAction{m.Edited.At, text + afterColon(m.Edited.Note)})
 	}
+
 	if !asked.IsZero() {
 		text := "replayed"
 		if m.Stage == weir.Dead && !m.FinishedAt.IsZero() && m.FinishedAt.Before(asked) {
@@ -240,10 +264,12 @@ func listActions(m *wire.Message) (actions []operatorAction) {
 		}
 		actions = append(actions, operatorAction{asked, text + force})
 	}
+
 	return actions
 }
 
-// printActions prints the actions before a time, and returns the remaining actions. The zero time means no limit.
+// printActions prints the actions before a time, and returns the remaining actions. The zero time
+// means no limit.
 func (a *apiCommand) printActions(actions []operatorAction, before time.Time) []operatorAction {
 	for len(actions) > 0 && (before.IsZero() || actions[0].at.Before(before)) {
 		a.printLine("%s  %s", formatTime(actions[0].at), actions[0].text)
@@ -257,6 +283,7 @@ func (a *apiCommand) printEnd(m *wire.Message) {
 	if !m.DiedAt.IsZero() {
 		a.printLine("%s  %s", formatTime(m.DiedAt), sanitizeText("dead"+afterColon(m.LastError)))
 	}
+
 	if !m.FinishedAt.IsZero() {
 		text := string(m.Stage)
 		switch {
@@ -267,6 +294,7 @@ func (a *apiCommand) printEnd(m *wire.Message) {
 		case m.Stage == weir.Discarded:
 			text += afterColon(m.DiscardReason)
 		}
+
 		a.printLine("%s  %s", formatTime(m.FinishedAt), sanitizeText(text))
 	} else if !m.NextAttemptAt.IsZero() {
 		a.printLine("%s  next attempt", formatTime(nextAttemptAt(m)))
@@ -276,8 +304,9 @@ func (a *apiCommand) printEnd(m *wire.Message) {
 	}
 }
 
-// nextAttemptAt returns the one time at which a message is expected to be sent again. The message's own retry can be
-// due while a pause or an earlier message of its key still holds it up; then the forecast counts.
+// nextAttemptAt returns the one time at which a message is expected to be sent again. The message's
+// own retry can be due while a pause or an earlier message of its key still holds it up; then the
+// forecast counts.
 func nextAttemptAt(m *wire.Message) time.Time {
 	if m.ExpectedAt.After(m.NextAttemptAt) {
 		return m.ExpectedAt
@@ -289,15 +318,19 @@ func (a *apiCommand) printForecast(m *wire.Message) {
 	if m.WaitsFor != "" {
 		a.printLine("It waits for: %s", sanitizeText(m.WaitsFor))
 	}
+
 	if m.Position > 0 {
 		a.printLine("It is number %d in line for its key.", m.Position)
 	}
+
 	if !m.ExpectedAt.IsZero() && m.NextAttemptAt.IsZero() && !m.Stage.Final() {
 		a.printLine("It is expected at %s.", formatTime(m.ExpectedAt))
 	}
+
 	if m.Replays > 0 {
 		a.printLine("Replayed: %s.", formatCount(m.Replays, "time"))
 	}
+
 	if m.ReplayRefused != "" {
 		a.printLine("The last replay was refused: %s", sanitizeText(m.ReplayRefused))
 	}

@@ -23,9 +23,10 @@ the newest 100 matching messages, so changes of older ones do not show. With --j
 the message as the API lists it. Each read costs Weir a few requests to storage for each lane.`
 
 const (
-	tailPage  = 100   // messages in a page
-	tailPages = 10    // largest number of pages that readNews reads
-	tailKnown = 20000 // if more messages are known, readNews forgets all except those that it just read
+	tailPage  = 100 // messages in a page
+	tailPages = 10  // largest number of pages that readNews reads
+	// if more messages are known, readNews forgets all except those that it just read
+	tailKnown = 20000
 )
 
 type tailFlags struct {
@@ -37,8 +38,8 @@ type tailFlags struct {
 
 func newTailCommand(s *console) *cobra.Command {
 	a, f := &apiCommand{console: s}, tailFlags{}
-	cmd := &cobra.Command{Use: "tail", Short: "Show messages as they come and change", Long: tailHelp,
-		Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "tail", Short: "Show messages as they come and change",
+		Long: tailHelp, Args: cobra.NoArgs}
 	a.addFlags(cmd)
 	cmd.Flags().StringVar(&f.stage, "stage", "", "only messages of this stage")
 	cmd.Flags().StringVar(&f.key, "key", "", "only messages of this ordering key")
@@ -52,12 +53,15 @@ func newTailCommand(s *console) *cobra.Command {
 		case f.interval < 100*time.Millisecond:
 			return &usageError{"--interval must be 100ms or more"}
 		}
+
 		query, err := buildTailQuery(cmd, f)
 		if err != nil {
 			return err
 		}
+
 		return (&tailRun{apiCommand: a, query: query, known: map[string]weir.Stage{}}).followMessages(ctx, f)
 	})
+
 	return cmd
 }
 
@@ -66,13 +70,16 @@ func buildTailQuery(cmd *cobra.Command, f tailFlags) (url.Values, error) {
 	if f.stage != "" {
 		query.Set("stage", f.stage)
 	}
+
 	key, err := readKeyFlag(cmd, f.key)
 	if key != nil {
 		query.Set("key", *key)
 	}
+
 	if cmd.Flags().Changed("lane") {
 		query.Set("lane", strconv.Itoa(f.lane))
 	}
+
 	return query, err
 }
 
@@ -82,8 +89,9 @@ type tailRun struct {
 	known map[string]weir.Stage // last seen stage of each message, by message id
 }
 
-// followMessages prints new messages and changes of stages until ctx ends, and then returns nil. Any error of the first
-// read ends followMessages. After a later error, followMessages reads again if Weir is unavailable.
+// followMessages prints new messages and changes of stages until ctx ends, and then returns nil.
+// Any error of the first read ends followMessages. After a later error, followMessages reads again
+// if Weir is unavailable.
 func (t *tailRun) followMessages(ctx context.Context, f tailFlags) error {
 	for first := true; ; {
 		news, err := t.readNews(ctx, first)
@@ -97,9 +105,11 @@ func (t *tailRun) followMessages(ctx context.Context, f tailFlags) error {
 		case first:
 			news = news[max(0, len(news)-f.first):]
 		}
+
 		for _, line := range news {
 			t.printMessage(line)
 		}
+
 		first = false
 		if !clock.Sleep(ctx, max(f.interval, requestedPause(err))) {
 			return nil
@@ -116,8 +126,9 @@ func requestedPause(err error) time.Duration {
 	return 0
 }
 
-// readNews returns the messages that are new or have a changed stage, the oldest first. The first call reads only one
-// page. A later call reads pages until a page has a known message. It reads at most tailPages pages.
+// readNews returns the messages that are new or have a changed stage, the oldest first. The first
+// call reads only one page. A later call reads pages until a page has a known message. It reads at
+// most tailPages pages.
 func (t *tailRun) readNews(ctx context.Context, first bool) ([]json.RawMessage, error) {
 	query, seen := t.query, map[string]weir.Stage{}
 	var news []json.RawMessage
@@ -128,32 +139,40 @@ func (t *tailRun) readNews(ctx context.Context, first bool) ([]json.RawMessage, 
 			clear(seen)
 			continue
 		}
+
 		if err != nil {
 			return nil, err
 		}
+
 		hasKnown := t.filterNews(page.Value.Messages, seen, &news)
 		if first || hasKnown || page.Value.Continue == "" {
 			break
 		}
+
 		next := url.Values{"continue": {page.Value.Continue}}
 		for name, value := range t.query {
 			next[name] = value
 		}
+
 		query = next
 	}
+
 	if len(t.known) > tailKnown {
 		clear(t.known)
 	}
+
 	for id, stage := range seen {
 		t.known[id] = stage
 	}
+
 	slices.Reverse(news)
+
 	return news, nil
 }
 
-// filterNews adds all messages of a page to "seen". It adds messages that are new or have a changed stage to "news". It
-// reports whether the page has a known message. The pages after such a page have only older messages, and no new
-// message.
+// filterNews adds all messages of a page to "seen". It adds messages that are new or have a changed
+// stage to "news". It reports whether the page has a known message. The pages after such a page
+// have only older messages, and no new message.
 func (t *tailRun) filterNews(page []json.RawMessage, seen map[string]weir.Stage,
 	news *[]json.RawMessage) (hasKnown bool) {
 	for _, line := range page {
@@ -161,13 +180,16 @@ func (t *tailRun) filterNews(page []json.RawMessage, seen map[string]weir.Stage,
 		if json.Unmarshal(line, &m) != nil {
 			continue
 		}
+
 		stage, known := t.known[m.ID]
 		hasKnown = hasKnown || known
 		if _, twice := seen[m.ID]; !twice && (!known || stage != m.Stage) {
 			*news = append(*news, line)
 		}
+
 		seen[m.ID] = m.Stage
 	}
+
 	return hasKnown
 }
 
@@ -177,14 +199,17 @@ func (t *tailRun) printMessage(line json.RawMessage) {
 		t.printLine("%s", line)
 		return
 	}
+
 	at := m.AcceptedAt
 	if !m.FinishedAt.IsZero() {
 		at = m.FinishedAt
 	}
+
 	text := ""
 	if m.Stage == weir.Dead || m.Stage == weir.Retrying {
 		text = afterColon(m.LastError)
 	}
+
 	t.printLine("%s  %-10s  %s  lane %d  %s%s", formatTime(at), m.Stage, sanitizeText(m.ID), m.Lane,
 		sanitizeText(m.Key), text)
 }

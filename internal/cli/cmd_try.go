@@ -50,28 +50,35 @@ type tryOptions struct {
 
 func newTryCommand(s *console) *cobra.Command {
 	o := &tryOptions{}
-	cmd := &cobra.Command{Use: "try FILE…", Short: "Show the requests that messages would make", Long: tryHelp}
+	cmd := &cobra.Command{Use: "try FILE…", Short: "Show the requests that messages would make",
+		Long: tryHelp}
 	flags := cmd.Flags()
 	flags.StringVar(&o.answers, "answers", "", "take answers from this file; - is standard input")
 	flags.BoolVar(&o.isLive, "send", false, "send the requests to the CMS, and change its content")
 	flags.StringVar(&o.record, "record", "", "store the answers of the CMS in this file")
-	flags.StringVar(&o.expect, "expect", "", "compare the requests with the files of this directory")
+	flags.StringVar(&o.expect, "expect", "",
+		"compare the requests with the files of this directory")
 	flags.BoolVar(&o.update, "update", false, "write the files of --expect")
 	addJSONFlag(cmd, &o.json)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := o.checkUsage(args); err != nil {
 			return err
 		}
+
 		if o.expect != "" {
 			return s.runExpect(cmd.Context(), o, args)
 		}
+
 		files, err := resolveFiles(args)
 		if err != nil {
 			return err
 		}
+
 		err = s.runTry(cmd.Context(), o, files)
+
 		return asFailure(err, errors.Is(err, errVerdict))
 	}
+
 	return cmd
 }
 
@@ -87,11 +94,12 @@ func (o *tryOptions) checkUsage(args []string) error {
 	case o.expect == "" && len(args) == 0:
 		return errors.New("name the files of messages; - is standard input")
 	}
+
 	return nil
 }
 
-// errVerdict means that the result of a trial (Trial.Verdict) is neither "delivered" nor "open". The command does not
-// print this error, because each result is already printed.
+// errVerdict means that the result of a trial (Trial.Verdict) is neither "delivered" nor "open".
+// The command does not print this error, because each result is already printed.
 var errVerdict = errors.New("a verdict is neither delivered nor open")
 
 func (s *console) runTry(ctx context.Context, o *tryOptions, files []string) error {
@@ -99,38 +107,45 @@ func (s *console) runTry(ctx context.Context, o *tryOptions, files []string) err
 	if err != nil {
 		return err
 	}
+
 	trials, err := app.OpenTrials(s.env, o.isLive)
 	if err != nil {
 		return err
 	}
+
 	recorded := map[string][]trial.Answer{}
 	if o.record != "" {
 		trials.RecordAnswers(func(step string, a trial.Answer) { recorded[step] = append(recorded[step], a) })
 	}
+
 	var bad error
 	for _, file := range files {
 		body, err := s.readFile(file)
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
+
 		t := trials.Try(ctx, "application/xml", body, answers)
 		if err := s.printTrial(o, file, &t); err != nil {
 			return err
 		}
+
 		if t.Verdict != trial.Delivered && t.Verdict != trial.Open {
 			bad = errVerdict
 		}
 	}
+
 	if o.record != "" {
 		if err := writeAnswers(o.record, recorded); err != nil {
 			return err
 		}
 	}
+
 	return bad
 }
 
-// writeAnswers writes a file of answers. Only the file's owner can read it, because the answers contain the CMS's
-// content.
+// writeAnswers writes a file of answers. Only the file's owner can read it, because the answers
+// contain the CMS's content.
 func writeAnswers(file string, answers map[string][]trial.Answer) error {
 	text, err := trial.FormatAnswers(answers)
 	if err != nil {
@@ -144,11 +159,13 @@ func (s *console) readFile(file string) ([]byte, error) {
 	if file == "-" {
 		return readLimited(s.stdin)
 	}
+
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+
 	return readLimited(f)
 }
 
@@ -156,14 +173,17 @@ func (s *console) readAnswers(file string) (trial.Answers, error) {
 	if file == "" {
 		return trial.Answers{}, nil
 	}
+
 	text, err := s.readFile(file)
 	if err != nil {
 		return trial.Answers{}, err
 	}
+
 	answers, err := trial.ParseAnswers(text)
 	if err != nil {
 		return trial.Answers{}, fmt.Errorf("%s: %w", file, err)
 	}
+
 	return answers, nil
 }
 
@@ -174,18 +194,23 @@ func (s *console) printTrial(o *tryOptions, file string, t *trial.Trial) error {
 			*trial.Trial
 		}{file, t})
 	}
+
 	s.printLine("%s: %s", sanitizeText(file), sanitizeLines(t.FormatText()))
 	for _, warning := range t.Warnings {
 		s.printLine("warning: %s", sanitizeText(warning))
 	}
+
 	for _, path := range t.SelectNothing {
 		s.printLine("note: %s selects nothing in this message", sanitizeText(path))
 	}
+
 	for _, sentence := range t.MissingMembers {
 		s.printLine("note: %s", sanitizeText(sentence))
 	}
+
 	if len(t.Unused) > 0 {
 		s.printLine("not used: answers to %s\n", sanitizeText(strings.Join(t.Unused, ", ")))
 	}
+
 	return nil
 }

@@ -21,8 +21,8 @@ Ends with 1 if a lane is not whole.`
 
 func newVerifyCommand(s *console) *cobra.Command {
 	var asJSON bool
-	cmd := &cobra.Command{Use: "verify", Short: "Compare stored messages with the lanes' counters", Long: verifyHelp,
-		Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "verify", Short: "Compare stored messages with the lanes' counters",
+		Long: verifyHelp, Args: cobra.NoArgs}
 	addJSONFlag(cmd, &asJSON)
 	s.addDataFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -33,6 +33,7 @@ func newVerifyCommand(s *console) *cobra.Command {
 		defer a.Close(cmd.Context())
 		return asFailure(s.runVerify(cmd.Context(), a, asJSON), false)
 	}
+
 	return cmd
 }
 
@@ -44,9 +45,11 @@ func (s *console) runVerify(ctx context.Context, a *app.App, asJSON bool) error 
 	if err != nil {
 		return err
 	}
+
 	for _, text := range damaged {
 		fmt.Fprintln(s.stderr, "weir:", text)
 	}
+
 	if len(damaged) > 0 {
 		return errDamagedFolder
 	}
@@ -55,15 +58,17 @@ func (s *console) runVerify(ctx context.Context, a *app.App, asJSON bool) error 
 	err = a.CompareLanes(ctx, func(r verify.Report) error {
 		isWhole = isWhole && r.IsWhole()
 		if asJSON {
-			return s.printJSON(verifyOutput{Lane: r.Lane, Whole: r.IsWhole(), Accepted: r.Accepted, Waiting: r.Waiting,
-				Stored: r.Stored, InUse: r.InUse, Problems: r.Problems()})
+			return s.printJSON(verifyOutput{Lane: r.Lane, Whole: r.IsWhole(), Accepted: r.Accepted,
+				Waiting: r.Waiting, Stored: r.Stored, InUse: r.InUse, Problems: r.Problems()})
 		}
+
 		s.printReport(r)
 		return nil
 	})
 	if err == nil && !isWhole {
 		err = errNotWhole
 	}
+
 	return err
 }
 
@@ -82,12 +87,15 @@ func (s *console) printReport(r verify.Report) {
 	if !r.IsWhole() {
 		state = "NOT whole"
 	}
-	fmt.Fprintf(s.stdout, "lane %-3d %s: %d accepted, %d waiting, %d stored\n", r.Lane, state, r.Accepted, r.Waiting,
-		r.Stored)
+
+	fmt.Fprintf(s.stdout, "lane %-3d %s: %d accepted, %d waiting, %d stored\n", r.Lane, state,
+		r.Accepted, r.Waiting, r.Stored)
 	for _, text := range r.Problems() {
 		fmt.Fprintln(s.stdout, "         ", text)
 	}
+
 	if r.InUse {
-		fmt.Fprintln(s.stdout, "          the lane changed meanwhile: stop the app and run this again")
+		fmt.Fprintln(s.stdout,
+			"          the lane changed meanwhile: stop the app and run this again")
 	}
 }

@@ -10,7 +10,8 @@ import (
 
 func newVersionCommand(s *console) *cobra.Command {
 	var asJSON bool
-	cmd := &cobra.Command{Use: "version", Short: "Print version, commit and Go version", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "version", Short: "Print version, commit and Go version",
+		Args: cobra.NoArgs}
 	addJSONFlag(cmd, &asJSON)
 	cmd.RunE = func(*cobra.Command, []string) error {
 		v := app.ReadBuild()
@@ -23,9 +24,11 @@ func newVersionCommand(s *console) *cobra.Command {
 				Arch    string `json:"arch"`
 			}{v.Version, v.Commit, runtime.Version(), runtime.GOOS, runtime.GOARCH})
 		}
-		s.printLine("weir %s\ncommit %s\n%s %s/%s", v.Version, v.Commit, runtime.Version(), runtime.GOOS,
-			runtime.GOARCH)
+
+		s.printLine("weir %s\ncommit %s\n%s %s/%s", v.Version, v.Commit, runtime.Version(),
+			runtime.GOOS, runtime.GOARCH)
 		return nil
 	}
+
 	return cmd
 }

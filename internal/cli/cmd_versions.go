@@ -24,16 +24,18 @@ delivered, whatever its number. Messages that were superseded before that stay s
 func newVersionsCommand(s *console) *cobra.Command {
 	a := &apiCommand{console: s}
 	var contract string
-	cmd := &cobra.Command{Use: "versions KEY", Short: "Show or forget the delivered versions of a key",
-		Long: versionsHelp, Args: requireArguments(1, 1, "an ordering key")}
+	cmd := &cobra.Command{Use: "versions KEY",
+		Short: "Show or forget the delivered versions of a key",
+		Long:  versionsHelp, Args: requireArguments(1, 1, "an ordering key")}
 	a.addFlags(cmd)
 	cmd.PersistentFlags().StringVar(&contract, "contract", "", "only this contract")
 	cmd.RunE = a.wrapRun(func(ctx context.Context, args []string) error {
 		list, err := a.client.Versions(ctx, args[0], contract)
 		return a.printVersions(list, err)
 	})
-	forget := &cobra.Command{Use: "forget KEY", Short: "Forget the delivered version of a key", Long: forgetHelp,
-		Args: requireArguments(1, 1, "an ordering key")}
+
+	forget := &cobra.Command{Use: "forget KEY", Short: "Forget the delivered version of a key",
+		Long: forgetHelp, Args: requireArguments(1, 1, "an ordering key")}
 	forget.RunE = a.wrapRun(func(ctx context.Context, args []string) error {
 		if contract == "" {
 			return &usageError{"--contract is needed"}
@@ -41,7 +43,9 @@ func newVersionsCommand(s *console) *cobra.Command {
 		list, err := a.client.ForgetVersion(ctx, args[0], contract)
 		return a.printVersions(list, err)
 	})
+
 	cmd.AddCommand(forget)
+
 	return cmd
 }
 
@@ -49,13 +53,16 @@ func (a *apiCommand) printVersions(list remote.Answer[wire.VersionList], err err
 	if err != nil {
 		return err
 	}
+
 	if a.json {
 		a.printLine("%s", list.JSON)
 		return nil
 	}
+
 	rows := [][]string{{"CONTRACT", "VERSION", "MESSAGE", "WARNING"}}
 	for _, v := range list.Value.Versions {
 		rows = append(rows, []string{v.Contract, v.Version, v.MessageID, v.Warning})
 	}
+
 	return a.printRows(rows, noVersionsText, true)
 }

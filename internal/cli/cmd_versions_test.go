@@ -16,10 +16,13 @@ func TestVersions(t *testing.T) {
 	f.runCommand("versions", "/b", "--contract", "article").expectEnd(t, exitOK,
 		"No version of this key is recorded. Weir records them for contracts with supersede.\n", "")
 	f.runCommand("versions", "forget", "/a").expectEnd(t, exitUsage, "", "--contract is needed")
-	f.runCommand("versions", "forget", "/a", "--contract", "article").expectEnd(t, exitOK, "99999999999999999999", "")
-	f.runCommand("versions", "forget", "/a", "--contract", "article", "--json").expectEnd(t, exitOK, found+"\n", "")
+	f.runCommand("versions", "forget", "/a", "--contract", "article").expectEnd(t, exitOK,
+		"99999999999999999999", "")
+	f.runCommand("versions", "forget", "/a", "--contract", "article", "--json").expectEnd(t, exitOK,
+		found+"\n", "")
 	const forget = `POST /api/versions/forget {"contract":"article","key":"/a"}`
-	want := "GET /api/versions?key=%2Fa \nGET /api/versions?contract=article&key=%2Fb \n" + forget + "\n" + forget
+	want := "GET /api/versions?key=%2Fa \nGET /api/versions?contract=article&key=%2Fb \n" + forget +
+		"\n" + forget
 	if got := f.receivedRequests(); got != want {
 		t.Errorf("got the requests\n%s\nwant\n%s", got, want)
 	}

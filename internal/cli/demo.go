@@ -66,10 +66,12 @@ func (s *console) showDemo(ctx context.Context, d demo) {
 		}
 		return
 	}
+
 	isAccepted, err := postSamples(ctx, client, d.base)
 	if err != nil && ctx.Err() == nil {
 		s.printError(fmt.Errorf("the sample messages were not posted: %w", err))
 	}
+
 	s.printWelcome(d, isAccepted)
 
 	api, err := remote.New(d.base, "")
@@ -92,11 +94,13 @@ func (s *console) showDemo(ctx context.Context, d demo) {
 func awaitHealth(ctx context.Context, client *http.Client, base string) error {
 	ctx, cancel := context.WithTimeout(ctx, demoReadyTimeout)
 	defer cancel()
+
 	for {
 		status, err := request(ctx, client, http.MethodGet, base+"/api/health", nil, nil)
 		if err == nil && status == http.StatusOK {
 			return nil
 		}
+
 		if !clock.Sleep(ctx, 50*time.Millisecond) {
 			return errors.Join(
 				fmt.Errorf("not ready after %s: see %s/api/checks", demoReadyTimeout, base),
@@ -117,6 +121,7 @@ func postSamples(
 		if one.dueIn > 0 {
 			headers["Weir-Deliver-At"] = time.Now().Add(one.dueIn).UTC().Format(time.RFC3339)
 		}
+
 		status, err := request(
 			ctx,
 			client,
@@ -125,6 +130,7 @@ func postSamples(
 			headers,
 			[]byte(one.body),
 		)
+
 		switch {
 		case err != nil:
 			return false, err
@@ -134,6 +140,7 @@ func postSamples(
 			return false, fmt.Errorf("%d %s", status, http.StatusText(status))
 		}
 	}
+
 	return true, nil
 }
 
@@ -149,15 +156,18 @@ func request(
 	if err != nil {
 		return 0, err
 	}
+
 	for name, value := range headers {
 		req.Header.Set(name, value)
 	}
+
 	resp, err := client.Do(req)
 	if err != nil {
 		return 0, err
 	}
 	defer resp.Body.Close()
 	io.Copy(io.Discard, resp.Body)
+
 	return resp.StatusCode, nil
 }
 
@@ -171,10 +181,12 @@ Weir is running.
   demo CMS   %[2]s/               (items as a page, and faults to try)
   log        %[3]s
 `, d.base, d.cms, d.log)
+
 	post := fmt.Sprintf(
 		"  curl -i -X POST %s/api/messages -H 'Content-Type: application/xml' \\\n    ",
 		d.base,
 	)
+
 	if isAccepted {
 		s.printLine(
 			"Try in another terminal:\n\n%s-d '<article path=\"/news/1\" version=\"1\"><title>Hello</title>"+
@@ -184,23 +196,27 @@ Weir is running.
 	} else {
 		s.printLine("Post a message of your contracts in another terminal:\n\n%s--data-binary @message.xml", post)
 	}
+
 	if exports := d.listExports(); exports != "" {
 		s.printLine("\nCommands on storage, such as weir check and weir lanes 2, take these variables:\n\n"+
 			"  export%s\n", exports)
 	}
+
 	s.printLine("Ctrl-C ends all. A line follows for each message whose stage changes.\n")
 }
 
-// listExports returns the variables that commands on the demo's folder need, for a shell. Without a folder there are
-// none.
+// listExports returns the variables that commands on the demo's folder need, for a shell. Without a
+// folder there are none.
 func (d demo) listExports() (exports string) {
 	if d.env(app.DataVariable) == "" {
 		return ""
 	}
+
 	for _, name := range []string{app.DataVariable, app.CMSVariable, "WEIR_CONFIG"} {
 		if value := d.env(name); value != "" {
 			exports += " " + name + "='" + strings.ReplaceAll(value, "'", `'\''`) + "'"
 		}
 	}
+
 	return exports
 }

@@ -7,12 +7,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// durationFlag is a pflag.Value for a duration. Its error names the units of durations; the error of pflag's own
-// duration flag does not.
+// durationFlag is a pflag.Value for a duration. Its error names the units of durations; the error
+// of pflag's own duration flag does not.
 type durationFlag struct{ value *time.Duration }
 
-// addDurationFlag adds a flag with the default in the parameter "usual". The help shows the default unless it is 0.
-func addDurationFlag(flags *pflag.FlagSet, value *time.Duration, name string, usual time.Duration, usage string) {
+// addDurationFlag adds a flag with the default in the parameter "usual". The help shows the default
+// unless it is 0.
+func addDurationFlag(flags *pflag.FlagSet, value *time.Duration, name string, usual time.Duration,
+	usage string) {
 	*value = usual
 	flags.Var(durationFlag{value}, name, usage)
 }

@@ -17,13 +17,13 @@ import (
 const (
 	// batchPollInterval is the shortest pause between two reads of a batch's progress.
 	batchPollInterval = time.Second
-	// pollShare makes the pause after a slow read pollShare times as long as the read. Weir takes long to answer if it
-	// reads thousands of rows, so frequent reads would be a load.
+	// pollShare makes the pause after a slow read pollShare times as long as the read. Weir takes
+	// long to answer if it reads thousands of rows, so frequent reads would be a load.
 	pollShare = 4
 )
 
-// sendBatches sends the files as batches, one after the other, and returns the last error. It sends no further file
-// after an error for which isFatal returns true.
+// sendBatches sends the files as batches, one after the other, and returns the last error. It sends
+// no further file after an error for which isFatal returns true.
 func (s *sendRun) sendBatches(ctx context.Context) error {
 	var failed error
 	for _, file := range s.files {
@@ -31,6 +31,7 @@ func (s *sendRun) sendBatches(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return errors.New("interrupted; accepted batches go on without the command")
 		}
+
 		if err != nil {
 			fmt.Fprintf(s.stderr, "weir: %s: %s\n", sanitizeText(file), sanitizeText(err.Error()))
 			if failed = asFailure(err, true); isFatal(err) {
@@ -38,6 +39,7 @@ func (s *sendRun) sendBatches(ctx context.Context) error {
 			}
 		}
 	}
+
 	return failed
 }
 
@@ -52,10 +54,12 @@ func (s *sendRun) sendBatch(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
+
 	contentType := "application/xml"
 	if strings.EqualFold(filepath.Ext(file), ".zip") {
 		contentType = "application/zip"
 	}
+
 	s.progress = s.newProgress("parts filed", -1)
 	defer s.progress.finishReport()
 	var posted remote.Answer[wire.Batch]
@@ -66,16 +70,19 @@ func (s *sendRun) sendBatch(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
+
 	last, err := s.followBatch(ctx, posted.Value.ID)
 	if err != nil {
 		return err
 	}
+
 	return s.reportBatch(file, last)
 }
 
-// followBatch reads a batch repeatedly until the batch is final, and returns the last answer. With --wait it goes on
-// until all messages of the batch are final, or until the time of --wait is over.
-func (s *sendRun) followBatch(ctx context.Context, id string) (last remote.Answer[wire.Batch], err error) {
+// followBatch reads a batch repeatedly until the batch is final, and returns the last answer. With
+// --wait it goes on until all messages of the batch are final, or until the time of --wait is over.
+func (s *sendRun) followBatch(ctx context.Context, id string) (last remote.Answer[wire.Batch],
+	err error) {
 	until := time.Time{}
 	for {
 		began := time.Now()
@@ -86,8 +93,10 @@ func (s *sendRun) followBatch(ctx context.Context, id string) (last remote.Answe
 		if err != nil {
 			return last, err
 		}
+
 		b := &last.Value
 		s.progress.setCount(b.Filed, b.Parts)
+
 		switch now := time.Now(); {
 		case !b.IsFinal():
 		case s.wait.Duration == 0 || countWaiting(b.Stages) == 0:
@@ -97,6 +106,7 @@ func (s *sendRun) followBatch(ctx context.Context, id string) (last remote.Answe
 		case now.After(until):
 			return last, nil
 		}
+
 		if !clock.Sleep(ctx, max(batchPollInterval, pollShare*time.Since(began))) {
 			return last, ctx.Err()
 		}
@@ -115,11 +125,13 @@ func (s *sendRun) reportBatch(file string, last remote.Answer[wire.Batch]) error
 			s.printBatch(file, b)
 			return
 		}
+
 		_ = s.printJSON(struct { // texts and numbers can always be encoded
 			File string `json:"file"`
 			wire.Batch
 		}{file, *b})
 	})
+
 	switch {
 	case b.State == wire.BatchRejected:
 		return &remote.Error{Kind: remote.Refused, Message: "the batch is rejected: " + b.Reason}
@@ -132,6 +144,7 @@ func (s *sendRun) reportBatch(file string, last remote.Answer[wire.Batch]) error
 	case s.wait.Duration > 0 && countWaiting(b.Stages) > 0:
 		return errors.New("the time for waiting is over")
 	}
+
 	return nil
 }
 
@@ -152,22 +165,30 @@ func (s *sendRun) printBatch(file string, b *wire.Batch) {
 		if p.File != "" {
 			place += " in " + p.File
 		}
+
 		if p.Line > 0 {
 			place += fmt.Sprintf(", line %d", p.Line)
 		}
+
 		refused := &remote.Error{Message: p.Message}
 		for _, one := range p.Problems {
 			refused.Problems = append(refused.Problems, remote.Problem(one))
 		}
-		fmt.Fprintf(s.stderr, "weir: %s: %s: %s\n", sanitizeText(file), sanitizeText(place), sanitizeText(refused.Error()))
+
+		fmt.Fprintf(s.stderr, "weir: %s: %s: %s\n", sanitizeText(file), sanitizeText(place),
+			sanitizeText(refused.Error()))
 	}
-	text := fmt.Sprintf("%s: batch %s is %s; %d of %s filed", file, b.ID, b.State, b.Filed, formatCount(b.Parts, "part"))
+
+	text := fmt.Sprintf("%s: batch %s is %s; %d of %s filed", file, b.ID, b.State, b.Filed,
+		formatCount(b.Parts, "part"))
 	if b.Invalid > 0 {
 		text += fmt.Sprintf(", %d invalid", b.Invalid)
 	}
+
 	counts := sendCounts{Stages: b.Stages}.describeStages()
 	if counts != "" {
 		text += "; " + counts
 	}
+
 	s.printLine("%s", sanitizeText(text))
 }

@@ -19,9 +19,9 @@ import (
 // maxFile is the size in bytes of the largest request that the Functions host accepts.
 const maxFile = 100 << 20
 
-// resolveFiles returns the files that the arguments name. An argument is a file, a pattern, a directory (see
-// listXMLFiles), or "-" for standard input. If any argument is wrong, resolveFiles returns no file, and an error that
-// names every wrong argument.
+// resolveFiles returns the files that the arguments name. An argument is a file, a pattern, a
+// directory (see listXMLFiles), or "-" for standard input. If any argument is wrong, resolveFiles
+// returns no file, and an error that names every wrong argument.
 func resolveFiles(args []string) ([]string, error) {
 	var files, wrong []string
 	for _, arg := range args {
@@ -31,6 +31,7 @@ func resolveFiles(args []string) ([]string, error) {
 				wrong = append(wrong, arg+" matches no file")
 			}
 		}
+
 		for _, file := range found {
 			if file == "-" {
 				if slices.Contains(files, file) {
@@ -46,16 +47,20 @@ func resolveFiles(args []string) ([]string, error) {
 				files = append(files, inside...)
 				continue
 			}
+
 			files = append(files, file)
 		}
 	}
+
 	if len(wrong) > 0 {
 		return nil, &usageError{strings.Join(wrong, "\n")}
 	}
+
 	return files, nil
 }
 
-// describeFileError returns the text of a file's error without the name of the system call, such as "open".
+// describeFileError returns the text of a file's error without the name of the system call, such as
+// "open".
 func describeFileError(err error) string {
 	var failed *fs.PathError
 	if errors.As(err, &failed) {
@@ -64,26 +69,30 @@ func describeFileError(err error) string {
 	return err.Error()
 }
 
-// listXMLFiles returns the files *.xml and *.XML of a directory, in the order of their names. Subdirectories are left
-// out. If no file remains, listXMLFiles returns an error.
+// listXMLFiles returns the files *.xml and *.XML of a directory, in the order of their names.
+// Subdirectories are left out. If no file remains, listXMLFiles returns an error.
 func listXMLFiles(directory string) ([]string, error) {
 	entries, err := os.ReadDir(directory) // sorted by name
 	if err != nil {
 		return nil, err
 	}
+
 	var files []string
 	for _, e := range entries {
 		if !e.IsDir() && strings.EqualFold(filepath.Ext(e.Name()), ".xml") {
 			files = append(files, filepath.Join(directory, e.Name()))
 		}
 	}
+
 	if len(files) == 0 {
 		return nil, fmt.Errorf("%s has no file *.xml", directory)
 	}
+
 	return files, nil
 }
 
-// readContent reads a file; "-" means standard input. It stops waiting for standard input if ctx ends.
+// readContent reads a file; "-" means standard input. It stops waiting for standard input if ctx
+// ends.
 func (s *console) readContent(ctx context.Context, file string) ([]byte, error) {
 	if file != "-" {
 		f, err := os.Open(file)
@@ -93,15 +102,18 @@ func (s *console) readContent(ctx context.Context, file string) ([]byte, error) 
 		defer f.Close()
 		return readLimited(f)
 	}
+
 	type result struct {
 		body []byte
 		err  error
 	}
+
 	read := make(chan result, 1)
 	go func() {
 		body, err := readLimited(s.stdin)
 		read <- result{body, err}
 	}()
+
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -122,7 +134,8 @@ func readLimited(in io.Reader) ([]byte, error) {
 // reportInterval is the time between two lines of progress if stderr is not a terminal.
 const reportInterval = 10 * time.Second
 
-// progressReport shows progress on stderr: as a bar on a terminal, otherwise as a line after each reportInterval.
+// progressReport shows progress on stderr: as a bar on a terminal, otherwise as a line after each
+// reportInterval.
 type progressReport struct {
 	bar   *progressbar.ProgressBar // nil = stderr is not a terminal
 	mu    sync.Mutex
@@ -132,8 +145,8 @@ type progressReport struct {
 	wg    sync.WaitGroup
 }
 
-// newProgress starts a report of progress. The parameter "what" has the text beside the numbers. The parameter "total"
-// is the number of all items; -1 = not known yet.
+// newProgress starts a report of progress. The parameter "what" has the text beside the numbers.
+// The parameter "total" is the number of all items; -1 = not known yet.
 func (s *console) newProgress(what string, total int) *progressReport {
 	p := &progressReport{total: total, stop: make(chan struct{})}
 	if isTerminal(s.stderr) {
@@ -142,9 +155,11 @@ func (s *console) newProgress(what string, total int) *progressReport {
 			progressbar.OptionClearOnFinish(), progressbar.OptionThrottle(100*time.Millisecond))
 		return p
 	}
+
 	p.wg.Go(func() {
 		ticker := time.NewTicker(reportInterval)
 		defer ticker.Stop()
+
 		for {
 			select {
 			case <-p.stop:
@@ -156,10 +171,12 @@ func (s *console) newProgress(what string, total int) *progressReport {
 			}
 		}
 	})
+
 	return p
 }
 
-// addOne adds 1 to the number of finished items. It ignores errors of the bar, because the command works without a bar.
+// addOne adds 1 to the number of finished items. It ignores errors of the bar, because the command
+// works without a bar.
 func (p *progressReport) addOne() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -19,11 +19,15 @@ func TestParseMessageID(t *testing.T) {
 			t.Errorf("%q: got %q and the error %v, want %q", argument, got, err, want)
 		}
 	}
-	for _, argument := range []string{"", "e1.xml", "/news/1", "..", "https://weir.example/elsewhere?code=s3cret",
+
+	for _, argument := range []string{"", "e1.xml", "/news/1", "..",
+		"https://weir.example/elsewhere?code=s3cret",
 		"https://weir.example/api/messages/?code=s3cret"} {
 		got, err := parseMessageID(argument)
-		if usage := (*usageError)(nil); !errors.As(err, &usage) || strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("%q: got %q and the error %v, want a usage error without the key", argument, got, err)
+		if usage := (*usageError)(nil); !errors.As(err, &usage) ||
+			strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%q: got %q and the error %v, want a usage error without the key",
+				argument, got, err)
 		}
 	}
 }
@@ -31,12 +35,13 @@ func TestParseMessageID(t *testing.T) {
 func TestConsole_ChangesNoMessageIfAnIDIsWrong(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t)
-	for _, command := range []string{"status", "cancel AQ1", "discard --reason=old AQ1", "erase AQ1",
-		"dead replay AQ1",
+	for _, command := range []string{"status", "cancel AQ1", "discard --reason=old AQ1",
+		"erase AQ1", "dead replay AQ1",
 		"dead show"} {
 		f.runCommand(append(strings.Fields(command), "/news/1")...).expectEnd(t, exitUsage, "",
 			`"/news/1" is neither a message's id nor its address`)
 	}
+
 	if got := f.receivedRequests(); got != "" {
 		t.Errorf("got the requests\n%s\nwant none", got)
 	}
@@ -56,7 +61,8 @@ func TestConsole_SuggestsCommands(t *testing.T) {
 		s, _, stderr := newTestConsole(newEnvironment(t, minimal))
 		if code := s.runCommand(t.Context(), strings.Fields(c.args)); code != exitUsage ||
 			!strings.Contains(stderr.String(), c.want) {
-			t.Errorf("%s: got code %d and %q, want %d and %q", c.args, code, stderr, exitUsage, c.want)
+			t.Errorf("%s: got code %d and %q, want %d and %q", c.args, code, stderr,
+				exitUsage, c.want)
 		}
 	}
 }
@@ -65,8 +71,10 @@ func TestConsole_Completion(t *testing.T) {
 	t.Parallel()
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		s, stdout, stderr := newTestConsole(newEnvironment(t, minimal))
-		if code := s.runCommand(t.Context(), []string{"completion", shell}); code != exitOK || stdout.Len() < 1000 {
-			t.Errorf("%s: got code %d, %d bytes and %q, want a script", shell, code, stdout.Len(), stderr)
+		if code := s.runCommand(t.Context(), []string{"completion", shell}); code != exitOK ||
+			stdout.Len() < 1000 {
+			t.Errorf("%s: got code %d, %d bytes and %q, want a script", shell, code,
+				stdout.Len(), stderr)
 		}
 	}
 }

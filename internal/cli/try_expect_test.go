@@ -15,13 +15,16 @@ func TestTryExpect(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	run := func(want int, says string, args ...string) {
 		t.Helper()
 		code, stdout, stderr := runTried(t, nil, nil, append([]string{"--expect", dir}, args...)...)
-		if all := stdout + stderr; code != want || !strings.Contains(all, says) || says == "" && all != "" {
+		if all := stdout + stderr; code != want || !strings.Contains(all, says) ||
+			says == "" && all != "" {
 			t.Errorf("got exit code %d and\n%s%s\nwant %d and %q", code, stdout, stderr, want, says)
 		}
 	}
+
 	run(exitUsage, "matches no file")
 	write("a.xml", triedArticle)
 	run(exitFailed, "a.requests.txt is missing; write it with --update")
@@ -34,6 +37,7 @@ func TestTryExpect(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "a.requests.txt")); err != nil {
 		t.Fatal(err)
 	}
+
 	run(exitOK, "")
 	write("a.xml", strings.Replace(triedArticle, "A &amp; B", "C", 1))
 	run(exitFailed, "-     \"title\": \"A & B\"\n+     \"title\": \"C\"\n")
@@ -51,6 +55,7 @@ func TestTryExpect_Recipes(t *testing.T) {
 	if err != nil || len(recipes) < 3 {
 		t.Fatalf("got the recipes %q (%v), want 3 at least", recipes, err)
 	}
+
 	for _, file := range recipes {
 		dir := filepath.Dir(file)
 		t.Run(filepath.Base(dir), func(t *testing.T) {
@@ -59,10 +64,12 @@ func TestTryExpect_Recipes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			s, stdout, stderr := newTestConsole(func(name string) string {
 				return map[string]string{"WEIR_CONFIG": absolute}[name]
 			})
-			code := s.runCommand(t.Context(), []string{"try", "--expect", filepath.Join(dir, "messages")})
+			code := s.runCommand(t.Context(),
+				[]string{"try", "--expect", filepath.Join(dir, "messages")})
 			if code != exitOK {
 				t.Errorf("got exit code %d, want 0; if the difference is wanted, run "+
 					"weir try --expect %s/messages --update\n%s%s",

@@ -1,5 +1,5 @@
-// Package clock has waits that a context can end, and LoadZone, which accepts the same names of time zones on every
-// machine.
+// Package clock has waits that a context can end, and LoadZone, which accepts the same names of
+// time zones on every machine.
 package clock
 
 import (
@@ -12,6 +12,7 @@ import (
 func Sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
+
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
@@ -19,8 +20,8 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-// WaitFor waits until all work of a group is done. If ctx ends before, it returns the cause of ctx, and
-// the work goes on.
+// WaitFor waits until all work of a group is done. If ctx ends before, it returns the cause of ctx,
+// and the work goes on.
 func WaitFor(ctx context.Context, work *sync.WaitGroup) error {
 	done := make(chan struct{})
 	go func() { work.Wait(); close(done) }()

@@ -56,9 +56,11 @@ func TestWaitFor(t *testing.T) {
 				if err := clock.WaitFor(ctx, &work); !errors.Is(err, c.want) {
 					t.Errorf("got the error %v, want %v", err, c.want)
 				}
+
 				if took := time.Since(began); took != c.took {
 					t.Errorf("got the end after %s, want it after %s", took, c.took)
 				}
+
 				work.Wait()
 			})
 		})

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// LoadZone returns the time zone with a name of the tz database; "" means UTC. Some machines have further names, such
-// as localtime and posix/Europe/Berlin. LoadZone refuses these names, so that all machines accept the same names.
+// LoadZone returns the time zone with a name of the tz database; "" means UTC. Some machines have
+// further names, such as localtime and posix/Europe/Berlin. LoadZone refuses these names, so that
+// all machines accept the same names.
 func LoadZone(name string) (*time.Location, error) {
 	lower := strings.ToLower(name)
 	switch {

@@ -31,9 +31,9 @@ const ForeignPage = "the answer is a page of HTML"
 
 const byteOrderMark = "\uFEFF"
 
-// Text returns the body in UTF-8, without a byte order mark. The byte order mark, or else the charset of the header
-// Content-Type, is the encoding of the body. If the header names no known charset, or if the body is valid UTF-8
-// anyway, Text does not convert the body.
+// Text returns the body in UTF-8, without a byte order mark. The byte order mark, or else the
+// charset of the header Content-Type, is the encoding of the body. If the header names no known
+// charset, or if the body is valid UTF-8 anyway, Text does not convert the body.
 func (a Answer) Text() string {
 	text := string(a.Body)
 	if known := a.charset(); known != nil && !isPlainUTF8(a.Body, known) {
@@ -44,10 +44,11 @@ func (a Answer) Text() string {
 	return strings.TrimPrefix(text, byteOrderMark)
 }
 
-// charset returns the encoding that the byte order mark of UTF-16 shows, or else the one that the header Content-Type
-// names; nil = none, or an unknown one.
+// charset returns the encoding that the byte order mark of UTF-16 shows, or else the one that the
+// header Content-Type names; nil = none, or an unknown one.
 func (a Answer) charset() encoding.Encoding {
-	if len(a.Body)%2 == 0 && bytes.IndexByte(a.Body, 0) >= 0 { // the mark alone can stand in other bytes by chance
+	// the mark alone can stand in other bytes by chance
+	if len(a.Body)%2 == 0 && bytes.IndexByte(a.Body, 0) >= 0 {
 		switch {
 		case bytes.HasPrefix(a.Body, []byte("\xff\xfe")):
 			return unicode.UTF16(unicode.LittleEndian, unicode.UseBOM)
@@ -55,39 +56,47 @@ func (a Answer) charset() encoding.Encoding {
 			return unicode.UTF16(unicode.BigEndian, unicode.UseBOM)
 		}
 	}
+
 	_, params, err := mime.ParseMediaType(a.Header.Get("Content-Type"))
 	if err != nil || params["charset"] == "" {
 		return nil
 	}
+
 	known, err := htmlindex.Get(params["charset"])
 	if err != nil {
 		return nil
 	}
+
 	return known
 }
 
-// isPlainUTF8 reports whether a body is UTF-8, although its header can name another charset. Many CMSs name the charset
-// of their settings and send UTF-8. Text in a charset of single bytes is hardly ever valid UTF-8 by chance. A body in
-// UTF-16 can be: it has zero bytes.
+// isPlainUTF8 reports whether a body is UTF-8, although its header can name another charset. Many
+// CMSs name the charset of their settings and send UTF-8. Text in a charset of single bytes is
+// hardly ever valid UTF-8 by chance. A body in UTF-16 can be: it has zero bytes.
 func isPlainUTF8(body []byte, named encoding.Encoding) bool {
 	name, err := htmlindex.Name(named)
-	return err == nil && name == "utf-8" || utf8.Valid(body) && !strings.Contains(string(body), "\x00")
+	return err == nil && name == "utf-8" ||
+		utf8.Valid(body) && !strings.Contains(string(body), "\x00")
 }
 
-// prologue matches the parts of a document that can come before its first tag: white space, a byte order mark, comments
-// and instructions such as <?xml … ?>.
+// prologue matches the parts of a document that can come before its first tag: white space, a byte
+// order mark, comments and instructions such as <?xml … ?>.
 var prologue = regexp.MustCompile(`^(?:[\s\x{FEFF}]+|<!--(?s:.*?)-->|<\?(?s:.*?)\?>)*`)
 
-// A page of HTML begins with one of these tags. If its header says HTML, a page can also begin with another element.
+// A page of HTML begins with one of these tags. If its header says HTML, a page can also begin with
+// another element.
 var (
-	pageStart    = regexp.MustCompile(`(?i)^<(?:!doctype\s+html|(?:html|head|body|title|meta)[\s/>])`)
-	elementStart = regexp.MustCompile(`(?i)^<(?:b|br|center|div|font|form|frameset|h[1-6]|hr|iframe|img|link|main|` +
-		`noscript|p|pre|script|span|style|table)[\s/>]`)
+	pageStart = regexp.MustCompile(
+		`(?i)^<(?:!doctype\s+html|(?:html|head|body|title|meta)[\s/>])`)
+	elementStart = regexp.MustCompile(
+		`(?i)^<(?:b|br|center|div|font|form|frameset|h[1-6]|hr|iframe|img|link|main|` +
+			`noscript|p|pre|script|span|style|table)[\s/>]`)
 )
 
-// IsForeignPage reports whether the body is a page of HTML. Such a page usually comes from a sign-in, a proxy, a
-// firewall or a maintenance in front of the CMS, with the status 200. If nothing reads the page, it must not count as
-// success: the message would become delivered although the CMS did not make the change.
+// IsForeignPage reports whether the body is a page of HTML. Such a page usually comes from a
+// sign-in, a proxy, a firewall or a maintenance in front of the CMS, with the status 200. If
+// nothing reads the page, it must not count as success: the message would become delivered although
+// the CMS did not make the change.
 func (a Answer) IsForeignPage() bool {
 	text := a.Text()
 	text = text[len(prologue.FindString(text)):]
@@ -97,10 +106,11 @@ func (a Answer) IsForeignPage() bool {
 	return a.hasTypeOfHTML() && elementStart.MatchString(text)
 }
 
-// IsErrorPage reports whether the body of an answer that is no success is a page of HTML. With the type of HTML, it can
-// begin with any element: a server prints such pages without a head.
+// IsErrorPage reports whether the body of an answer that is no success is a page of HTML. With the
+// type of HTML, it can begin with any element: a server prints such pages without a head.
 func (a Answer) IsErrorPage() bool {
-	return a.IsForeignPage() || a.hasTypeOfHTML() && strings.HasPrefix(strings.TrimSpace(a.Text()), "<")
+	return a.IsForeignPage() ||
+		a.hasTypeOfHTML() && strings.HasPrefix(strings.TrimSpace(a.Text()), "<")
 }
 
 // hasTypeOfHTML reports whether the header Content-Type names HTML.
@@ -132,13 +142,16 @@ func (a Answer) Content() Content {
 	return OwnWords
 }
 
-// IsSuccess reports whether a status alone says that the CMS has done what Weir asked for. A status from 206 on is
-// about a part of an answer (206, 226), has one status for each part of a request in its body (207, 208), or has no
-// known meaning.
-func IsSuccess(status int) bool { return status >= http.StatusOK && status <= http.StatusResetContent }
+// IsSuccess reports whether a status alone says that the CMS has done what Weir asked for. A status
+// from 206 on is about a part of an answer (206, 226), has one status for each part of a request in
+// its body (207, 208), or has no known meaning.
+func IsSuccess(status int) bool {
+	return status >= http.StatusOK && status <= http.StatusResetContent
+}
 
-// FindDoubt returns the reason why the body of a 2xx answer shows no success as long as nothing in the settings reads
-// it, such as a document that ends in the middle. If there is none, FindDoubt returns "". For pages see IsForeignPage.
+// FindDoubt returns the reason why the body of a 2xx answer shows no success as long as nothing in
+// the settings reads it, such as a document that ends in the middle. If there is none, FindDoubt
+// returns "". For pages see IsForeignPage.
 func (a Answer) FindDoubt() string {
 	kind, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type"))
 	encoding := strings.ToLower(strings.TrimSpace(a.Header.Get("Content-Encoding")))
@@ -150,10 +163,12 @@ func (a Answer) FindDoubt() string {
 	case !a.IsCut && a.endsEarly():
 		return "the answer ends in the middle of its JSON or XML"
 	}
+
 	return ""
 }
 
-// endsEarly reports whether the body is JSON or XML that ends in the middle, as after a crash of the CMS.
+// endsEarly reports whether the body is JSON or XML that ends in the middle, as after a crash of
+// the CMS.
 func (a Answer) endsEarly() bool {
 	text := strings.TrimSpace(a.Text())
 	switch {
@@ -165,16 +180,20 @@ func (a Answer) endsEarly() bool {
 			err = d.Decode(&value)
 		}
 		return errors.Is(err, io.ErrUnexpectedEOF)
+
 	case strings.HasPrefix(text, "<?xml"):
 		return isCutXML(text)
 	}
+
 	return false
 }
 
 // isCutXML reports whether a document ends before its last element does.
 func isCutXML(text string) bool {
 	d := xml.NewDecoder(strings.NewReader(text))
-	d.CharsetReader = func(_ string, in io.Reader) (io.Reader, error) { return in, nil } // Text has decoded it
+
+	// Text has decoded it
+	d.CharsetReader = func(_ string, in io.Reader) (io.Reader, error) { return in, nil }
 	for {
 		if _, err := d.Token(); err != nil {
 			var syntax *xml.SyntaxError

@@ -15,16 +15,19 @@ import (
 	"weir/internal/weir"
 )
 
-// pages has answers with the status 200 that come from a sign-in, a proxy or a maintenance, by their Content-Type.
+// pages has answers with the status 200 that come from a sign-in, a proxy or a maintenance, by
+// their Content-Type.
 var pages = []struct{ kind, body string }{
 	{"text/html", "<!DOCTYPE html><html><title>Sign in</title></html>"},
-	{"text/html; charset=utf-8", "\xEF\xBB\xBF\r\n <!doctype HTML PUBLIC '-//W3C//DTD HTML 4.01//EN'>"},
+	{"text/html; charset=utf-8",
+		"\xEF\xBB\xBF\r\n <!doctype HTML PUBLIC '-//W3C//DTD HTML 4.01//EN'>"},
 	{"application/xml", "<html xmlns='http://www.w3.org/1999/xhtml'><body/></html>"},
 	{"", "<?xml version='1.0'?>\n<!-- a -->\n<?pi?><!-- b\n -->\n<HTML>"},
 	{"text/html", "<head><title>Maintenance</title></head>"},
 	{"text/html", "<h1>We are back soon</h1>"},
 	{"text/html", "<script>location='/login'</script>"},
-	{"text/html; charset=UTF-8", "<br />\n<b>Fatal error</b>:  Uncaught PDOException in /srv/cms/db.php on line 7"},
+	{"text/html; charset=UTF-8",
+		"<br />\n<b>Fatal error</b>:  Uncaught PDOException in /srv/cms/db.php on line 7"},
 	{"text/html", "<noscript>Enable JavaScript and cookies to continue</noscript>"},
 	{"text/html", "<!-- maintenance -->\n<div class='box'>back soon</div>"},
 	{"text/html; charset=utf-16le", "<\x00h\x00t\x00m\x00l\x00>\x00"},
@@ -32,32 +35,42 @@ var pages = []struct{ kind, body string }{
 
 // answers has answers with the status 200 that are no page.
 var answers = []struct{ kind, body string }{
-	{"text/html", "OK"}, {"text/html", "<saved/>"}, {"text/html", `{"html":"<html>"}`}, {"text/html", ""},
-	{"application/xml", "<?xml version='1.0'?><div/>"}, {"text/xml", "<htmlBlock/>"}, {"text/plain", "id 7: <html>"},
+	{"text/html", "OK"}, {"text/html", "<saved/>"}, {"text/html", `{"html":"<html>"}`},
+	{"text/html", ""},
+	{"application/xml", "<?xml version='1.0'?><div/>"}, {"text/xml", "<htmlBlock/>"},
+	{"text/plain", "id 7: <html>"},
 	{"application/xml", "<!DOCTYPE article><article/>"},
 }
 
 func TestClassify_APageIsNoDelivery(t *testing.T) {
 	t.Parallel()
 	classify := func(kind, body string, rules cms.Rules) weir.Result {
-		return cms.Classify(cms.Answer{Status: 200, Header: http.Header{"Content-Type": {kind}}, Body: []byte(body)}, rules,
-			time.Now())
+		return cms.Classify(cms.Answer{Status: 200, Header: http.Header{"Content-Type": {kind}},
+			Body: []byte(body)}, rules, time.Now())
 	}
+
 	for _, p := range pages {
 		if r := classify(p.kind, p.body, cms.Rules{}); r.Outcome != weir.OutcomeRetry ||
 			!strings.Contains(r.Reason, cms.ForeignPage) {
-			t.Errorf("%s %q: got %s because of %q, want a retry because of the page", p.kind, p.body, r.Outcome, r.Reason)
+			t.Errorf("%s %q: got %s because of %q, want a retry because of the page", p.kind,
+				p.body, r.Outcome, r.Reason)
 		}
-		if r := classify(p.kind, p.body, cms.Rules{ReadsBody: true}); r.Outcome != weir.OutcomeDelivered {
+
+		if r := classify(p.kind, p.body, cms.Rules{ReadsBody: true}); r.Outcome !=
+			weir.OutcomeDelivered {
 			t.Errorf("%s %q, which is read: got %s, want delivered", p.kind, p.body, r.Outcome)
 		}
-		if r := classify(p.kind, p.body, cms.Rules{Success: regexp.MustCompile("<")}); r.Outcome != weir.OutcomeDelivered {
+
+		if r := classify(p.kind, p.body, cms.Rules{Success: regexp.MustCompile("<")}); r.Outcome !=
+			weir.OutcomeDelivered {
 			t.Errorf("%s %q, which fits success: got %s, want delivered", p.kind, p.body, r.Outcome)
 		}
 	}
+
 	for _, a := range answers {
 		if r := classify(a.kind, a.body, cms.Rules{}); r.Outcome != weir.OutcomeDelivered {
-			t.Errorf("%s %q: got %s because of %q, want delivered", a.kind, a.body, r.Outcome, r.Reason)
+			t.Errorf("%s %q: got %s because of %q, want delivered", a.kind, a.body,
+				r.Outcome, r.Reason)
 		}
 	}
 }
@@ -82,8 +95,10 @@ func TestAnswer_Text(t *testing.T) {
 			t.Errorf("%s %q: got %q, want %q", c.kind, c.body, got, c.want)
 		}
 	}
-	a := cms.Answer{Status: 422, Header: http.Header{"Content-Type": {"text/plain; charset=windows-1252"}},
-		Body: []byte("\x93abc\x94")}
+
+	a := cms.Answer{Status: 422,
+		Header: http.Header{"Content-Type": {"text/plain; charset=windows-1252"}},
+		Body:   []byte("\x93abc\x94")}
 	r := cms.Classify(a, cms.Rules{}, time.Now())
 	if want := "422 Unprocessable Entity: “abc”"; r.Reason != want || r.Body != "“abc”" {
 		t.Errorf("got the reason %q and the body %q, want %q", r.Reason, r.Body, want)
@@ -93,8 +108,10 @@ func TestAnswer_Text(t *testing.T) {
 func TestParseRetryAfter_RoundsUp(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]time.Duration{
-		"1.5": 2 * time.Second, "0.001": time.Second, "\x207\x20": 7 * time.Second, "7": 7 * time.Second, "3600.1": time.Hour,
-		"1e300": time.Hour, "1e999": time.Hour, "-1.5": 0, "NaN": 0, "Inf": time.Hour, "0": 0, "": 0, "1,5": 0,
+		"1.5": 2 * time.Second, "0.001": time.Second, "\x207\x20": 7 * time.Second,
+		"7": 7 * time.Second, "3600.1": time.Hour,
+		"1e300": time.Hour, "1e999": time.Hour, "-1.5": 0, "NaN": 0, "Inf": time.Hour, "0": 0,
+		"": 0, "1,5": 0,
 	} {
 		if got := cms.ParseRetryAfter(value, time.Now()); got != want {
 			t.Errorf("%q: got %s, want %s", value, got, want)
@@ -102,18 +119,20 @@ func TestParseRetryAfter_RoundsUp(t *testing.T) {
 	}
 }
 
-// The end of a text that was cut off is marked, also if the cut part of the answer shrinks to one short line.
+// The end of a text that was cut off is marked, also if the cut part of the answer shrinks to one
+// short line.
 func TestClassify_MarksACutReason(t *testing.T) {
 	t.Parallel()
 	body := "secret" + strings.Repeat(" ", 3000) + "value"
-	r := cms.Classify(cms.Answer{Status: 422, Header: http.Header{}, Body: []byte(body)}, cms.Rules{}, time.Now())
+	r := cms.Classify(cms.Answer{Status: 422, Header: http.Header{}, Body: []byte(body)},
+		cms.Rules{}, time.Now())
 	if !strings.HasSuffix(r.Reason, "…") {
 		t.Errorf("got the reason %q, want an ellipsis at its end", r.Reason)
 	}
 }
 
-// The CMS sends the status and a part of the body, and works on until the timeout. The lane must wait for the settle
-// time.
+// The CMS sends the status and a part of the body, and works on until the timeout. The lane must
+// wait for the settle time.
 func TestSender_Send_AnswerCutByTheTimeoutSettles(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -121,6 +140,7 @@ func TestSender_Send_AnswerCutByTheTimeoutSettles(t *testing.T) {
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	}))
+
 	t.Cleanup(server.Close)
 	client := newClient(t, server.URL, func(c *steps.Config) { c.Timeout = 100 * time.Millisecond })
 	if r := client.Send(context.Background(), newDelivery()); !r.Unanswered {
@@ -128,21 +148,26 @@ func TestSender_Send_AnswerCutByTheTimeoutSettles(t *testing.T) {
 	}
 }
 
-// Over HTTP/2 the client refuses headers that are larger than the CMS accepts, and over HTTP/1.1 the CMS answers 431. In
-// both cases the message is rejected.
+// Over HTTP/2 the client refuses headers that are larger than the CMS accepts, and over HTTP/1.1
+// the CMS answers 431. In both cases the message is rejected.
 func TestSender_Send_HeadersOverTheLimit(t *testing.T) {
 	t.Parallel()
 	for _, isHTTP2 := range []bool{false, true} {
-		server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		server := httptest.NewUnstartedServer(
+			http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		server.Config.MaxHeaderBytes = 16 << 10
 		server.EnableHTTP2 = isHTTP2
 		server.StartTLS()
 		t.Cleanup(server.Close)
-		client := newClient(t, server.URL+"/{key}", func(c *steps.Config) { c.Transport = server.Client().Transport })
+		client := newClient(t, server.URL+"/{key}",
+			func(c *steps.Config) { c.Transport = server.Client().Transport })
 		d := newDelivery()
-		if r := client.Send(t.Context(), d); r.Outcome != weir.OutcomeDelivered { // the client learns the limit
+
+		// the client learns the limit
+		if r := client.Send(t.Context(), d); r.Outcome != weir.OutcomeDelivered {
 			t.Fatalf("HTTP/2 %v: got %+v, want delivered", isHTTP2, r)
 		}
+
 		d.Message.Key = strings.Repeat("long", 10_000)
 		if r := client.Send(t.Context(), d); r.Outcome != weir.OutcomeRejected {
 			t.Errorf("HTTP/2 %v: got %s because of %q, want rejected", isHTTP2, r.Outcome, r.Reason)
@@ -156,7 +181,8 @@ func TestSender_Send_RequestThatCannotBeSent(t *testing.T) {
 	d := newDelivery()
 	d.Message.ContentType = "text/xml\r\nX: y"
 	r := newClient(t, "http://127.0.0.1:1/").Send(t.Context(), d)
-	if r.Outcome != weir.OutcomeRejected || !strings.Contains(r.Reason, "the request cannot be sent") {
+	if r.Outcome != weir.OutcomeRejected ||
+		!strings.Contains(r.Reason, "the request cannot be sent") {
 		t.Errorf("got %s because of %q, want rejected", r.Outcome, r.Reason)
 	}
 }

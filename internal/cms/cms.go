@@ -1,8 +1,9 @@
-// Package cms has the rules of one request to the CMS: its headers, how often it is sent, the outcome that follows from
-// the answer, and the secrets that no text of the answer may repeat. Package steps makes the attempts.
+// Package cms has the rules of one request to the CMS: its headers, how often it is sent, the
+// outcome that follows from the answer, and the secrets that no text of the answer may repeat.
+// Package steps makes the attempts.
 //
-// Requests have no GetBody, so net/http cannot repeat a request on its own. Exchange repeats a request at most once,
-// and only if a reused connection was closed before a byte was written.
+// Requests have no GetBody, so net/http cannot repeat a request on its own. Exchange repeats a
+// request at most once, and only if a reused connection was closed before a byte was written.
 package cms
 
 import (
@@ -25,8 +26,8 @@ import (
 const (
 	// keptBody is the largest number of bytes that Weir stores of an answer.
 	keptBody = 2 << 10
-	// maxHidden is the largest number of bytes in which Weir looks for secrets and redacted values. It is larger than
-	// keptBody, because a text becomes shorter if values in it are hidden.
+	// maxHidden is the largest number of bytes in which Weir looks for secrets and redacted values.
+	// It is larger than keptBody, because a text becomes shorter if values in it are hidden.
 	maxHidden = 16 << 10
 )
 
@@ -38,13 +39,16 @@ func CheckTarget(address string, headers map[string]string) error {
 	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "":
 		return errors.New(
 			"cms: delivery.url is not an absolute http or https address, such as https://cms.example/api")
-	case strings.ContainsAny(u.Host, "{}") || (u.User != nil && strings.ContainsAny(u.User.String(), "{}")):
+	case strings.ContainsAny(u.Host, "{}") ||
+		(u.User != nil && strings.ContainsAny(u.User.String(), "{}")):
 		return errors.New(
 			"cms: what comes from a message may stand in the path or the query of delivery.url only, not in its host")
+
 	case strings.ContainsAny(Placeholder.ReplaceAllString(address, ""), "{}"):
 		return errors.New(
 			"cms: of delivery.url, only {key}, {contract}, {version} and {id} are filled in, and no other {…}")
 	}
+
 	return checkHeaders(headers)
 }
 
@@ -61,28 +65,35 @@ func checkHeaders(headers map[string]string) error {
 		canonical := http.CanonicalHeaderKey(name)
 		switch {
 		case !signin.IsHeaderName(name):
-			problems = append(problems, fmt.Errorf("cms: delivery.headers: %q is not the name of a header", name))
-		case slices.Contains([]string{"Host", "Content-Length", "Transfer-Encoding", "Trailer"}, canonical):
+			problems = append(problems,
+				fmt.Errorf("cms: delivery.headers: %q is not the name of a header", name))
+		case slices.Contains([]string{"Host", "Content-Length", "Transfer-Encoding", "Trailer"},
+			canonical):
 			problems = append(problems, fmt.Errorf("cms: delivery.headers: %s cannot be set", name))
 		case slices.Contains([]string{"Content-Type", "Traceparent", "Tracestate", "Idempotency-Key"}, canonical) ||
 			strings.HasPrefix(canonical, "Weir-"):
-			problems = append(problems, fmt.Errorf("cms: delivery.headers: %s comes from the message", name))
-		case strings.ContainsFunc(headers[name], func(r rune) bool { return (r < ' ' && r != '\t') || r == 0x7f }):
+			problems = append(problems,
+				fmt.Errorf("cms: delivery.headers: %s comes from the message", name))
+
+		case strings.ContainsFunc(headers[name],
+			func(r rune) bool { return (r < ' ' && r != '\t') || r == 0x7f }):
 			problems = append(problems,
 				fmt.Errorf("cms: delivery.headers: the value of %s has a line break or another control character in it",
 					name))
 		}
 	}
+
 	return errors.Join(problems...)
 }
 
 // Rules are a contract's rules for answers.
 type Rules struct {
-	Success *regexp.Regexp       // the body of a 2xx answer must match; nil = any body except a page of HTML
+	// the body of a 2xx answer must match; nil = any body except a page of HTML
+	Success *regexp.Regexp
 	Means   map[int]weir.Outcome // outcome by status, in place of the default; no effect on 2xx
 	Hide    func(string) string  // hides secrets in the texts that are stored; nil = hides nothing
-	// ReadsBody means that the caller reads the body of a 2xx answer as text or XML. Then a page of HTML can be the
-	// answer that it expects.
+	// ReadsBody means that the caller reads the body of a 2xx answer as text or XML. Then a page of
+	// HTML can be the answer that it expects.
 	ReadsBody bool
 	Reads     bool // the request changes nothing in the CMS: its answer does not judge the message
 }
@@ -101,24 +112,30 @@ func Classify(a Answer, rules Rules, now time.Time) weir.Result {
 	if hide == nil {
 		hide = func(text string) string { return text }
 	}
+
 	shown := hide(Shorten(text))
 	words := func() string { return hide(Shorten(a.Words())) }
 	r := weir.Result{Status: status, Body: KeptText(shown),
 		Reason:     answerReason(status, "", shown),
 		RetryAfter: ParseRetryAfter(a.Header.Get("Retry-After"), now),
 		Unanswered: slices.Contains(unansweredStatuses, status)}
+
 	if status/100 != 2 {
 		r.Reason = answerReason(status, hide(redirectTarget(a.Header.Get("Location"))), words())
 	}
+
 	means, isDefined := rules.Means[status]
 	switch {
 	case status/100 == 2 && rules.Success != nil && !rules.Success.MatchString(text):
 		r.Outcome, r.Reason = weir.OutcomeRetry,
-			SingleLine(fmt.Sprintf("%d, but the answer does not match success: %s", status, words()))
+			SingleLine(fmt.Sprintf("%d, but the answer does not match success: %s",
+				status, words()))
+
 	case status/100 == 2 && rules.Success == nil && !rules.ReadsBody && a.IsForeignPage():
 		r.Outcome, r.Reason = weir.OutcomeRetry, foreignPageReason(status, words())
 	case status/100 == 2 && rules.Success == nil && !rules.ReadsBody && !IsSuccess(status):
-		r.Outcome, r.Reason = weir.OutcomeRetry, doubtReason(status, "this status alone is no success", words())
+		r.Outcome, r.Reason = weir.OutcomeRetry,
+			doubtReason(status, "this status alone is no success", words())
 	case status/100 == 2 && rules.Success == nil && !rules.ReadsBody && a.FindDoubt() != "":
 		r.Outcome, r.Reason = weir.OutcomeRetry, doubtReason(status, a.FindDoubt(), words())
 	case status/100 == 2:
@@ -129,11 +146,14 @@ func Classify(a Answer, rules Rules, now time.Time) weir.Result {
 		r.Outcome = means
 	default:
 		r.Outcome, r.Refused = JudgeStatus(status, a.Content(), rules.Reads)
-		if r.Refused && !rules.Reads && a.Content() == NoWords && slices.Contains(contentStatuses, status) {
-			r.Reason += fmt.Sprintf(", without a word; if the CMS answers so to a wrong message, write answers: "+
-				"{ %d: rejected } in the contract", status)
+		if r.Refused && !rules.Reads && a.Content() == NoWords &&
+			slices.Contains(contentStatuses, status) {
+			r.Reason += fmt.Sprintf(
+				", without a word; if the CMS answers so to a wrong message, write answers: "+
+					"{ %d: rejected } in the contract", status)
 		}
 	}
+
 	return r
 }
 
@@ -145,7 +165,8 @@ const maxPageWords = 140
 
 // foreignPageReason returns the reason for a 2xx answer to a single request that is a page of HTML.
 func foreignPageReason(status int, words string) string {
-	return SingleLine(fmt.Sprintf("%d, but %s: %s", status, ForeignPage, CutWords(words)) + PageOfSuccess)
+	return SingleLine(fmt.Sprintf("%d, but %s: %s", status, ForeignPage, CutWords(words)) +
+		PageOfSuccess)
 }
 
 // doubtReason returns the reason for a 2xx answer to a single request that is no success.
@@ -170,40 +191,49 @@ func CutWords(words string) string {
 // maxRetryAfter limits the Retry-After of the CMS.
 const maxRetryAfter = time.Hour
 
-// ParseRetryAfter parses a Retry-After header, which is a number of seconds or a date. It rounds a fraction of a second
-// up. It returns at most an hour. If the value is invalid or not in the future, it returns 0.
+// ParseRetryAfter parses a Retry-After header, which is a number of seconds or a date. It rounds a
+// fraction of a second up. It returns at most an hour. If the value is invalid or not in the
+// future, it returns 0.
 func ParseRetryAfter(value string, now time.Time) time.Duration {
 	if value = strings.TrimSpace(value); value == "" {
 		return 0
 	}
-	if n, err := strconv.ParseFloat(value, 64); (err == nil || errors.Is(err, strconv.ErrRange)) && n > 0 {
+
+	if n, err := strconv.ParseFloat(value, 64); (err == nil || errors.Is(err, strconv.ErrRange)) &&
+		n > 0 {
 		return time.Duration(math.Ceil(min(n, maxRetryAfter.Seconds()))) * time.Second
 	}
+
 	if at, err := http.ParseTime(value); err == nil && at.After(now) {
 		return min(at.Sub(now), maxRetryAfter)
 	}
+
 	return 0
 }
 
-// answerReason describes an answer in one line. The line of a redirect has the target instead of the body.
+// answerReason describes an answer in one line. The line of a redirect has the target instead of
+// the body.
 func answerReason(status int, target, body string) string {
 	words := fmt.Sprintf("%d %s", status, http.StatusText(status))
 	if status/100 == 3 {
 		return SingleLine(words + ": redirected" + target + ", which is not followed")
 	}
+
 	if len(body) > keptBody {
 		words += ": " + body[:keptBody] + "…"
 	} else if body != "" {
 		words += ": " + body
 	}
+
 	return SingleLine(words)
 }
 
-// maxReason limits the bytes of a reason. The "…" that SingleLine appends to a cut text is not counted.
+// maxReason limits the bytes of a reason. The "…" that SingleLine appends to a cut text is not
+// counted.
 const maxReason = 300
 
-// SingleLine returns a text as one line of valid UTF-8 without control characters. It cuts a text of more than 300
-// bytes, and appends "…".
+// SingleLine returns a text as one line of valid UTF-8 without control characters. It cuts a text
+// of more than 300 bytes, and appends "…".
 func SingleLine(s string) string {
 	s = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(s, "\uFFFD"),
 		func(r rune) bool { return r < 0x20 || (r >= 0x7f && r < 0xa0) || r == ' ' }), " ")
@@ -213,9 +243,9 @@ func SingleLine(s string) string {
 	return s
 }
 
-// Shorten cuts a text to the length in which Weir looks for secrets and redacted values, and marks the cut by "…".
-// Texts are hidden before they are cut to the length in which they are stored, because a part of a value is hard to
-// find.
+// Shorten cuts a text to the length in which Weir looks for secrets and redacted values, and marks
+// the cut by "…". Texts are hidden before they are cut to the length in which they are stored,
+// because a part of a value is hard to find.
 func Shorten(text string) string {
 	if len(text) <= maxHidden {
 		return text
@@ -228,9 +258,9 @@ func KeptText(body string) string {
 	return strings.ToValidUTF8(body[:min(len(body), keptBody)], "\uFFFD")
 }
 
-// idempotencyKey returns the message's id, with the number of replays appended if the message was replayed. Each
-// replay needs a new Idempotency-Key: the body can differ, and the CMS may have stored the earlier error under the
-// old Idempotency-Key.
+// idempotencyKey returns the message's id, with the number of replays appended if the message was
+// replayed. Each replay needs a new Idempotency-Key: the body can differ, and the CMS may have
+// stored the earlier error under the old Idempotency-Key.
 func idempotencyKey(m *weir.Message) string {
 	if m.Replays == 0 {
 		return m.Public().String()
@@ -257,8 +287,8 @@ func setHeader(req *http.Request, name, value string) {
 	}
 }
 
-// EscapeSegment escapes a value as one path segment. If the value has only dots, EscapeSegment escapes the dots,
-// because segments such as ".." would change the path.
+// EscapeSegment escapes a value as one path segment. If the value has only dots, EscapeSegment
+// escapes the dots, because segments such as ".." would change the path.
 func EscapeSegment(value string) string {
 	if strings.Trim(value, ".") == "" {
 		return strings.ReplaceAll(value, ".", "%2E")

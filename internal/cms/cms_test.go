@@ -36,7 +36,8 @@ func TestClassify(t *testing.T) {
 		{status: 204, body: "<ok/>", want: weir.OutcomeDelivered},
 		{status: 200, body: "<error/>", want: weir.OutcomeRetry},
 		{status: 301, want: weir.OutcomeUnavailable, refused: true},
-		{status: 302, header: http.Header{"Location": {"/login"}}, want: weir.OutcomeUnavailable, refused: true},
+		{status: 302, header: http.Header{"Location": {"/login"}}, want: weir.OutcomeUnavailable,
+			refused: true},
 		{status: 304, want: weir.OutcomeUnavailable, refused: true},
 		{status: 400, body: "no title", want: weir.OutcomeRejected},
 		{status: 400, body: " \r\n", want: weir.OutcomeUnavailable, refused: true},
@@ -73,9 +74,11 @@ func TestClassify(t *testing.T) {
 		if header == nil {
 			header = http.Header{}
 		}
-		got := cms.Classify(cms.Answer{Status: c.status, Header: header, Body: []byte(c.body)}, cms.Rules{Success: ok},
-			now)
-		if got.Outcome != c.want || got.Unanswered != c.unanswered || got.RetryAfter != c.retryAfter ||
+
+		got := cms.Classify(cms.Answer{Status: c.status, Header: header, Body: []byte(c.body)},
+			cms.Rules{Success: ok}, now)
+		if got.Outcome != c.want || got.Unanswered != c.unanswered ||
+			got.RetryAfter != c.retryAfter ||
 			got.Reason == "" || got.Refused != c.refused {
 			t.Errorf("%d %v: got %+v, want Outcome %v, Unanswered %v, RetryAfter %v, a Reason and Refused %v",
 				c.status, c.header, got, c.want, c.unanswered, c.retryAfter, c.refused)
@@ -92,10 +95,12 @@ func newClient(t *testing.T, url string, change ...func(*steps.Config)) *steps.S
 	for _, f := range change {
 		f(&cfg)
 	}
+
 	c, err := steps.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return c
 }
 
@@ -103,8 +108,9 @@ func newDelivery() weir.Delivery {
 	return weir.Delivery{Fence: 7, Attempt: 2, Message: &weir.Message{
 		ID:       weir.ID{Epoch: 1, Lane: 0, Seq: 12, Nonce: "00112233445566778899"},
 		Contract: "article", Key: "/news/ä b?", ContentType: "application/xml; charset=utf-8",
-		TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", TraceState: "vendor=a1",
-		Body: []byte("<a>\r\n</a>"),
+		TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		TraceState:  "vendor=a1",
+		Body:        []byte("<a>\r\n</a>"),
 	}}
 }
 
@@ -123,18 +129,23 @@ func TestSender_Send_Request(t *testing.T) {
 	if r := c.Send(t.Context(), d); r.Outcome != weir.OutcomeDelivered {
 		t.Fatalf("got %+v, want Outcome delivered", r)
 	}
-	if got.URL.EscapedPath() != "/content/%2Fnews%2F%C3%A4%20b%3F" || got.URL.Query().Get("k") != d.Message.Key {
+
+	if got.URL.EscapedPath() != "/content/%2Fnews%2F%C3%A4%20b%3F" ||
+		got.URL.Query().Get("k") != d.Message.Key {
 		t.Errorf("got the address %s, want EscapedPath /content/%%2Fnews%%2F%%C3%%A4%%20b%%3F and k %v", got.URL,
 			d.Message.Key)
 	}
+
 	if string(body) != string(d.Message.Body) {
 		t.Errorf("got the body %q, want %v", body, string(d.Message.Body))
 	}
+
 	for name, want := range map[string]string{
 		"Content-Type": d.Message.ContentType, "Idempotency-Key": d.Message.ID.String(),
 		"Weir-Key":      "%2Fnews%2F%C3%A4%20b%3F",
-		"Weir-Sequence": "12", "Weir-Fence": "7", "Weir-Attempt": "2", "Traceparent": d.Message.TraceParent,
-		"Tracestate": "vendor=a1", "X-Api-Key": "s3cret",
+		"Weir-Sequence": "12", "Weir-Fence": "7", "Weir-Attempt": "2",
+		"Traceparent": d.Message.TraceParent,
+		"Tracestate":  "vendor=a1", "X-Api-Key": "s3cret",
 	} {
 		if v := got.Header.Get(name); v != want {
 			t.Errorf("%s: got %q, want %q", name, v, want)
@@ -167,9 +178,12 @@ func TestSender_Send_ARedirectToALoginPageIsNotFollowed(t *testing.T) {
 		r *http.Request) {
 		http.Redirect(w, r, "/login", http.StatusFound)
 	})
+
 	server := httptest.NewServer(mux)
 	defer server.Close()
-	if r := newClient(t, server.URL).Send(t.Context(), newDelivery()); r.Outcome != weir.OutcomeUnavailable ||
+
+	if r := newClient(t, server.URL).Send(t.Context(), newDelivery()); r.Outcome !=
+		weir.OutcomeUnavailable ||
 		logins.Load() != 0 {
 		t.Errorf("got %+v and %d logins, want Outcome unavailable and logins 0", r, logins.Load())
 	}
@@ -178,7 +192,8 @@ func TestSender_Send_ARedirectToALoginPageIsNotFollowed(t *testing.T) {
 func TestSender_Send_AnAnswerAfterTheTimeoutIsARetryThatSettles(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	server := httptest.NewServer(
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
 	defer server.Close()
 	defer close(release)
 	c := newClient(t, server.URL, func(c *steps.Config) { c.Timeout = 100 * time.Millisecond })
@@ -199,7 +214,9 @@ func TestSender_Send_CutOffIsNone(t *testing.T) {
 	defer close(release)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-arrived; cancel() }()
-	if r := newClient(t, server.URL).Send(ctx, newDelivery()); r.Outcome != weir.OutcomeNone || !r.Unanswered {
+
+	if r := newClient(t, server.URL).Send(ctx, newDelivery()); r.Outcome != weir.OutcomeNone ||
+		!r.Unanswered {
 		t.Errorf("got %+v, want Outcome none and Unanswered true", r)
 	}
 }
@@ -210,7 +227,9 @@ func TestSender_Send_RefusedIsUnavailable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	l.Close()
+
 	if r := newClient(t, "http://"+l.Addr().String()).Send(t.Context(),
 		newDelivery()); r.Outcome != weir.OutcomeUnavailable || r.Unanswered {
 		t.Errorf("got %+v, want Outcome unavailable and Unanswered false", r)
@@ -219,11 +238,13 @@ func TestSender_Send_RefusedIsUnavailable(t *testing.T) {
 
 func TestSender_Send_LostAfterItWasSentIsARetryThatSettles(t *testing.T) {
 	t.Parallel()
-	address, connections := rawServer(t, func(n int, conn net.Conn, r *bufio.Reader) { http.ReadRequest(r) })
-	if r := newClient(t, address).Send(t.Context(), newDelivery()); r.Outcome != weir.OutcomeRetry || !r.Unanswered ||
+	address, connections := rawServer(t,
+		func(n int, conn net.Conn, r *bufio.Reader) { http.ReadRequest(r) })
+	if r := newClient(t, address).Send(t.Context(), newDelivery()); r.Outcome !=
+		weir.OutcomeRetry || !r.Unanswered ||
 		connections.Load() != 1 {
-		t.Errorf("got %+v and %d connections, want Outcome retry, Unanswered true and 1 connection", r,
-			connections.Load())
+		t.Errorf("got %+v and %d connections, want Outcome retry, Unanswered true and 1 connection",
+			r, connections.Load())
 	}
 }
 
@@ -232,7 +253,9 @@ func TestSender_Send_TLSFailureIsUnavailable(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
 	server.StartTLS()
 	defer server.Close()
-	if r := newClient(t, server.URL).Send(t.Context(), newDelivery()); r.Outcome != weir.OutcomeUnavailable {
+
+	if r := newClient(t, server.URL).Send(t.Context(), newDelivery()); r.Outcome !=
+		weir.OutcomeUnavailable {
 		t.Errorf("got %+v, want Outcome unavailable", r)
 	}
 }
@@ -244,7 +267,9 @@ func TestSender_Send_AHugeAnswerIsNotReadWhole(t *testing.T) {
 		io.WriteString(w, strings.Repeat("no\x00\n", 1<<18))
 	}))
 	defer server.Close()
-	if r := newClient(t, server.URL).Send(t.Context(), newDelivery()); r.Outcome != weir.OutcomeRejected ||
+
+	if r := newClient(t, server.URL).Send(t.Context(), newDelivery()); r.Outcome !=
+		weir.OutcomeRejected ||
 		len(r.Body) > 2<<10 || len(r.Reason) > 310 || strings.ContainsAny(r.Reason, "\x00\n") {
 		t.Errorf("got %v, %d stored bytes and the reason %q; want rejected, 2 KiB at most, and a reason of one line",
 			r.Outcome,
@@ -252,14 +277,16 @@ func TestSender_Send_AHugeAnswerIsNotReadWhole(t *testing.T) {
 	}
 }
 
-// rawServer starts a TCP server that calls f for each connection, and then closes the connection. It returns the
-// server's address and a counter of connections.
-func rawServer(t *testing.T, f func(n int, conn net.Conn, r *bufio.Reader)) (string, *atomic.Int32) {
+// rawServer starts a TCP server that calls f for each connection, and then closes the connection.
+// It returns the server's address and a counter of connections.
+func rawServer(t *testing.T, f func(n int, conn net.Conn, r *bufio.Reader)) (string,
+	*atomic.Int32) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { l.Close() })
 	var n atomic.Int32
 	go func() {
@@ -268,30 +295,37 @@ func rawServer(t *testing.T, f func(n int, conn net.Conn, r *bufio.Reader)) (str
 			if err != nil {
 				return
 			}
+
 			go func() {
 				defer conn.Close()
 				f(int(n.Add(1)), conn, bufio.NewReader(conn))
 			}()
 		}
 	}()
+
 	return "http://" + l.Addr().String(), &n
 }
 
 func TestCheckTarget(t *testing.T) {
 	t.Parallel()
-	for _, url := range []string{"", "cms", "ftp://x/?s3cret", "http://{key}.example/", "http://{key}@x/", "http://",
+	for _, url := range []string{"", "cms", "ftp://x/?s3cret", "http://{key}.example/",
+		"http://{key}@x/", "http://",
 		"http://x/{Key}", "http://x/{key", "http://x/?a={path}&code=s3cret"} {
 		if err := cms.CheckTarget(url, nil); err == nil || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%q: got %v, want an error without \"s3cret\"", url, err)
 		}
 	}
+
 	if err := cms.CheckTarget("https://x/{key}/{contract}?v={version}&id={id}",
 		map[string]string{"authorization": "Bearer ä b\t"}); err != nil {
 		t.Error(err)
 	}
-	err := cms.CheckTarget("https://x/", map[string]string{"bad name": "x", "": "x", "host": "x", "weir-key": "x",
-		"Content-Type": "x", "X-Key": "s3cret\n"})
-	if err == nil || strings.Count(err.Error(), "\n") != 5 || strings.Contains(err.Error(), "s3cret") {
+
+	err := cms.CheckTarget("https://x/",
+		map[string]string{"bad name": "x", "": "x", "host": "x", "weir-key": "x",
+			"Content-Type": "x", "X-Key": "s3cret\n"})
+	if err == nil || strings.Count(err.Error(), "\n") != 5 ||
+		strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("got %v, want an error of 6 lines without a value", err)
 	}
 }
@@ -299,25 +333,31 @@ func TestCheckTarget(t *testing.T) {
 // Reasons must not contain the address, because the query of an address can contain a key.
 func TestSender_ReasonsDoNotNameTheAddress(t *testing.T) {
 	t.Parallel()
-	closed, _ := rawServer(t, func(_ int, conn net.Conn, r *bufio.Reader) { _, _ = http.ReadRequest(r) })
+	closed, _ := rawServer(t, func(_ int, conn net.Conn, r *bufio.Reader) {
+		_,
+			_ = http.ReadRequest(r)
+	})
 	for address, want := range map[string]weir.Outcome{
 		"http://127.0.0.1:1/?code=s3cret": weir.OutcomeUnavailable,
 		closed + "/?code=s3cret":          weir.OutcomeRetry,
 	} {
 		r := newClient(t, address).Send(t.Context(), newDelivery())
 		if r.Outcome != want || r.Reason == "" || strings.Contains(r.Reason, "s3cret") {
-			t.Errorf("%s: got %+v, want Outcome %v, a Reason and no \"s3cret\" in Reason", address, r, want)
+			t.Errorf("%s: got %+v, want Outcome %v, a Reason and no \"s3cret\" in Reason",
+				address, r, want)
 		}
 	}
 }
 
-// A contract can define the outcome of a status. The header Weir-Retry of the CMS's answer takes precedence over
-// the contract.
+// A contract can define the outcome of a status. The header Weir-Retry of the CMS's answer takes
+// precedence over the contract.
 func TestClassify_AsTheContractSays(t *testing.T) {
 	t.Parallel()
-	rules := cms.Rules{Means: map[int]weir.Outcome{403: weir.OutcomeRejected, 404: weir.OutcomeRetry,
-		500: weir.OutcomeUnavailable, 504: weir.OutcomeRetry}}
-	for status, want := range map[int]weir.Outcome{403: weir.OutcomeRejected, 404: weir.OutcomeRetry,
+	rules := cms.Rules{Means: map[int]weir.Outcome{403: weir.OutcomeRejected,
+		404: weir.OutcomeRetry, 500: weir.OutcomeUnavailable, 504: weir.OutcomeRetry}}
+
+	for status, want := range map[int]weir.Outcome{403: weir.OutcomeRejected,
+		404: weir.OutcomeRetry,
 		500: weir.OutcomeUnavailable, 504: weir.OutcomeRetry, 401: weir.OutcomeUnavailable,
 		200: weir.OutcomeDelivered} {
 		got := cms.Classify(cms.Answer{Status: status}, rules, time.Now())
@@ -325,6 +365,7 @@ func TestClassify_AsTheContractSays(t *testing.T) {
 			t.Errorf("%d: got %+v, want %s", status, got, want)
 		}
 	}
+
 	never := http.Header{"Weir-Retry": {"never"}}
 	if got := cms.Classify(cms.Answer{Status: 404, Header: never}, rules,
 		time.Now()); got.Outcome != weir.OutcomeRejected {

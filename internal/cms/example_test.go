@@ -9,8 +9,8 @@ import (
 	"weir/internal/cms"
 )
 
-// The status of an answer determines the outcome. A contract can also demand that the body of a 2xx answer matches a
-// pattern.
+// The status of an answer determines the outcome. A contract can also demand that the body of a 2xx
+// answer matches a pattern.
 func ExampleClassify() {
 	rules := cms.Rules{Success: regexp.MustCompile(`<saved/>`)}
 	for _, a := range []cms.Answer{

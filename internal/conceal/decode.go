@@ -8,19 +8,19 @@ import (
 	"unicode/utf8"
 )
 
-// char is a character of a decoded text. It stands for the bytes of the original text from offset "from" up to, but
-// not including, offset "to".
+// char is a character of a decoded text. It stands for the bytes of the original text from offset
+// "from" up to, but not including, offset "to".
 type char struct {
 	r        rune
 	from, to int32
 }
 
-// maxDecodings bounds the number of times that a text is decoded. A text that is escaped more often may hide a
-// value, so callers must not show it.
+// maxDecodings bounds the number of times that a text is decoded. A text that is escaped more often
+// may hide a value, so callers must not show it.
 const maxDecodings = 8
 
-// readChars returns the characters of a text. A byte that is not UTF-8 becomes the character that it is in ISO 8859-1,
-// because some CMSs answer in this encoding.
+// readChars returns the characters of a text. A byte that is not UTF-8 becomes the character that
+// it is in ISO 8859-1, because some CMSs answer in this encoding.
 func readChars(text string) []char {
 	chars := make([]char, 0, len(text))
 	for at := 0; at < len(text); {
@@ -31,14 +31,15 @@ func readChars(text string) []char {
 		chars = append(chars, char{r, int32(at), int32(at + size)})
 		at += size
 	}
+
 	return chars
 }
 
-// decodeLevels returns a text as it is, decoded once, decoded twice, and so on, until decoding changes nothing. If the
-// text is escaped more than maxDecodings times, isComplete is false.
+// decodeLevels returns a text as it is, decoded once, decoded twice, and so on, until decoding
+// changes nothing. If the text is escaped more than maxDecodings times, isComplete is false.
 //
-// All levels are needed to find a value. A value that looks like an escape is found only in a text that is not decoded
-// too often.
+// All levels are needed to find a value. A value that looks like an escape is found only in a text
+// that is not decoded too often.
 func decodeLevels(text string) (levels [][]char, isComplete bool) {
 	return decodeChars(readChars(text), maxDecodings)
 }
@@ -53,10 +54,12 @@ func decodeChars(chars []char, limit int) (levels [][]char, isComplete bool) {
 		}
 		chars = d.out
 	}
+
 	return append(levels, chars), false
 }
 
-// decoder undoes one level of escapes: those of JSON, JavaScript, Python, C, HTML, XML and addresses.
+// decoder undoes one level of escapes: those of JSON, JavaScript, Python, C, HTML, XML and
+// addresses.
 type decoder struct {
 	in      []char
 	out     []char
@@ -64,12 +67,13 @@ type decoder struct {
 	changed bool
 }
 
-// decodeAll decodes d.in into d.out. It reports whether the text has an escape. Its time is linear in the length of
-// the text, because each escape has a bounded length.
+// decodeAll decodes d.in into d.out. It reports whether the text has an escape. Its time is linear
+// in the length of the text, because each escape has a bounded length.
 func (d *decoder) decodeAll() bool {
 	if !d.mayHaveEscape() {
 		return false
 	}
+
 	d.out = make([]char, 0, len(d.in))
 	for at := 0; at < len(d.in); {
 		used := 0
@@ -81,15 +85,19 @@ func (d *decoder) decodeAll() bool {
 		case '&':
 			used = d.decodeReference(at)
 		}
+
 		if used > 0 {
 			d.changed = true
 			at += used
 			continue
 		}
+
 		d.addChar(d.in[at])
 		at++
 	}
+
 	d.flushBytes()
+
 	return d.changed
 }
 
@@ -119,8 +127,8 @@ func (d *decoder) addByte(value rune, at, used int) int {
 	return used
 }
 
-// flushBytes adds the characters that the bytes form in UTF-8. A byte that is not UTF-8 becomes the character that
-// it is in ISO 8859-1.
+// flushBytes adds the characters that the bytes form in UTF-8. A byte that is not UTF-8 becomes the
+// character that it is in ISO 8859-1.
 func (d *decoder) flushBytes() {
 	for len(d.bytes) > 0 {
 		r, size := readBytes(d.bytes)
@@ -130,16 +138,19 @@ func (d *decoder) flushBytes() {
 	d.bytes = nil
 }
 
-// readBytes returns the character with which a sequence of bytes begins, and the number of its bytes.
+// readBytes returns the character with which a sequence of bytes begins, and the number of its
+// bytes.
 func readBytes(bytes []char) (r rune, size int) {
 	var encoded [utf8.UTFMax]byte
 	n := min(len(bytes), utf8.UTFMax)
 	for i := range n {
 		encoded[i] = byte(bytes[i].r)
 	}
+
 	if r, size = utf8.DecodeRune(encoded[:n]); r == utf8.RuneError {
 		return bytes[0].r, 1
 	}
+
 	return r, size
 }
 
@@ -160,6 +171,7 @@ func (d *decoder) readNumber(at, count, base int) (value rune, ok bool) {
 		}
 		value = value*rune(base) + rune(digit)
 	}
+
 	return value, true
 }
 
@@ -173,14 +185,16 @@ func digitOf(r rune) int {
 	case r >= 'A' && r <= 'F':
 		return int(r-'A') + 10
 	}
+
 	return 16
 }
 
 // controls are the characters for which a letter after a backslash stands.
-var controls = map[rune]rune{'n': '\n', 'r': '\r', 't': '\t', 'b': '\b', 'f': '\f', 'v': '\v', 'a': '\a'}
+var controls = map[rune]rune{'n': '\n', 'r': '\r', 't': '\t', 'b': '\b', 'f': '\f',
+	'v': '\v', 'a': '\a'}
 
-// decodeBackslash decodes an escape that begins with a backslash. It returns the number of characters of the escape,
-// or 0 if there is none.
+// decodeBackslash decodes an escape that begins with a backslash. It returns the number of
+// characters of the escape, or 0 if there is none.
 func (d *decoder) decodeBackslash(at int) int {
 	next := d.peek(at + 1)
 	switch {
@@ -192,31 +206,36 @@ func (d *decoder) decodeBackslash(at int) int {
 		if r, ok := d.readNumber(at+2, 8, 16); ok && r >= 0 {
 			return d.addDecoded(r, at, 10)
 		}
+
 	case next == 'x' && d.peek(at+2) == '{': // Perl
 		return d.decodeBraces(at)
 	case next == 'x':
 		if value, ok := d.readNumber(at+2, 2, 16); ok {
 			return d.addByte(value, at, 4)
 		}
+
 	case next >= '0' && next <= '3':
 		if value, ok := d.readNumber(at+1, 3, 8); ok {
 			return d.addByte(value, at, 4)
 		}
+
 	case controls[next] != 0:
 		return d.addDecoded(controls[next], at, 2)
 	case next > ' ' && next < utf8.RuneSelf && !isWordRune(next):
 		return d.addDecoded(next, at, 2)
 	}
+
 	return 0
 }
 
-// decodeUnit decodes a UTF-16 unit of four digits, such as \u00fc and %u00fc, or the two units of one character. The
-// digits begin "skip" characters after "at".
+// decodeUnit decodes a UTF-16 unit of four digits, such as \u00fc and %u00fc, or the two units of
+// one character. The digits begin "skip" characters after "at".
 func (d *decoder) decodeUnit(at, skip int) int {
 	unit, ok := d.readNumber(at+skip, 4, 16)
 	if !ok {
 		return 0
 	}
+
 	used := skip + 4
 	if utf16.IsSurrogate(unit) && d.peek(at+used) == d.in[at].r && d.peek(at+used+1) == 'u' {
 		if second, ok := d.readNumber(at+used+skip, 4, 16); ok {
@@ -225,6 +244,7 @@ func (d *decoder) decodeUnit(at, skip int) int {
 			}
 		}
 	}
+
 	return d.addDecoded(unit, at, used)
 }
 
@@ -235,12 +255,15 @@ func (d *decoder) decodeBraces(at int) int {
 		if d.peek(i) == '}' && i > at+3 {
 			return d.addDecoded(value, at, i+1-at)
 		}
+
 		digit := digitOf(d.peek(i))
 		if digit == 16 {
 			break
 		}
+
 		value = value<<4 | rune(digit)
 	}
+
 	return 0
 }
 
@@ -249,6 +272,7 @@ func (d *decoder) decodePercent(at int) int {
 	if next := d.peek(at + 1); next == 'u' || next == 'U' {
 		return d.decodeUnit(at, 2)
 	}
+
 	if value, ok := d.readNumber(at+1, 2, 16); ok {
 		return d.addByte(value, at, 3)
 	}
@@ -258,7 +282,8 @@ func (d *decoder) decodePercent(at int) int {
 // maxReference is the length of the longest character reference that is decoded, in characters.
 const maxReference = 34
 
-// decodeReference decodes a character reference of HTML or XML. A numeric reference can lack its semicolon.
+// decodeReference decodes a character reference of HTML or XML. A numeric reference can lack its
+// semicolon.
 func (d *decoder) decodeReference(at int) int {
 	var name strings.Builder
 	end := at + 1
@@ -269,44 +294,54 @@ func (d *decoder) decodeReference(at int) int {
 		}
 		name.WriteByte(byte(r))
 	}
+
 	text, hasEnd := name.String(), d.peek(end) == ';'
 	if number, isNumeric := strings.CutPrefix(text, "#"); isNumeric {
 		return d.decodeNumeric(at, number)
 	}
+
 	if !hasEnd || text == "" {
 		return 0
 	}
+
 	reference := "&" + text + ";"
 	decoded := html.UnescapeString(reference)
 	if decoded == reference || strings.HasSuffix(decoded, ";") && text != "semi" {
 		return 0
 	}
+
 	used := end + 1 - at
 	for _, r := range decoded {
 		d.addDecoded(r, at, used)
 	}
+
 	return used
 }
 
 func isReferenceRune(r rune) bool { return r < utf8.RuneSelf && isWordRune(r) }
 
-// decodeNumeric decodes the longest number at the beginning of the text in "number", such as 252 and xfc.
+// decodeNumeric decodes the longest number at the beginning of the text in "number", such as 252
+// and xfc.
 func (d *decoder) decodeNumeric(at int, number string) int {
 	base, skip := 10, 2
 	if strings.HasPrefix(number, "x") || strings.HasPrefix(number, "X") {
 		base, skip, number = 16, 3, number[1:]
 	}
+
 	length := 0
 	for length < len(number) && digitOf(rune(number[length])) < base {
 		length++
 	}
+
 	value, err := strconv.ParseUint(number[:length], base, 32)
 	if err != nil || value == 0 || value > utf8.MaxRune {
 		return 0
 	}
+
 	used := skip + length
 	if d.peek(at+used) == ';' {
 		used++
 	}
+
 	return d.addDecoded(rune(value), at, used)
 }

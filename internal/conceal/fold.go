@@ -7,14 +7,15 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// folded is a text in the form in which it is compared: compatibility forms are decomposed (NFKD), all letters have
-// one case, and accents, format characters and some of the other characters are left out.
+// folded is a text in the form in which it is compared: compatibility forms are decomposed (NFKD),
+// all letters have one case, and accents, format characters and some of the other characters are
+// left out.
 type folded struct {
 	text string
 	// sources has, for each byte of text, the index of its character in the decoded text.
 	sources []int32
-	// gaps has, for each byte of text, the number of characters that stand before it in the decoded text and are left
-	// out. Successive white space counts as one character.
+	// gaps has, for each byte of text, the number of characters that stand before it in the decoded
+	// text and are left out. Successive white space counts as one character.
 	gaps []uint8
 }
 
@@ -42,12 +43,14 @@ func foldChars(chars []char, how folding) folded {
 			gap, wasSpace = 0, false
 		}
 	}
+
 	skip := func(isSpace bool) {
 		if gap < 255 && !(isSpace && wasSpace) {
 			gap++
 		}
 		wasSpace = isSpace
 	}
+
 	for i, c := range chars {
 		if r := c.r; r < utf8.RuneSelf {
 			switch {
@@ -58,8 +61,10 @@ func foldChars(chars []char, how folding) folded {
 			case r > ' ' && r < 0x7f:
 				skip(false)
 			}
+
 			continue
 		}
+
 		for _, r := range decompose(c.r) {
 			switch {
 			case isIgnored(r):
@@ -72,7 +77,9 @@ func foldChars(chars []char, how folding) folded {
 			}
 		}
 	}
+
 	f.text = string(text)
+
 	return f
 }
 
@@ -84,16 +91,19 @@ func decompose(r rune) []rune {
 	case 'ı':
 		return []rune("i")
 	}
+
 	if norm.NFKD.IsNormalString(string(r)) {
 		return []rune{r}
 	}
+
 	return []rune(norm.NFKD.String(string(r)))
 }
 
-// isIgnored reports whether a character does not count in a comparison: accents, format characters such as the soft
-// hyphen, and control characters.
+// isIgnored reports whether a character does not count in a comparison: accents, format characters
+// such as the soft hyphen, and control characters.
 func isIgnored(r rune) bool {
-	return unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf) || unicode.IsControl(r) && !unicode.IsSpace(r)
+	return unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf) ||
+		unicode.IsControl(r) && !unicode.IsSpace(r)
 }
 
 func isWordRune(r rune) bool {
@@ -116,7 +126,8 @@ func foldASCII(r rune) rune {
 	return r
 }
 
-// foldCase returns the same character for all characters that differ only in case: the smallest of them.
+// foldCase returns the same character for all characters that differ only in case: the smallest of
+// them.
 func foldCase(r rune) rune {
 	lowest := r
 	for other := unicode.SimpleFold(r); other != r; other = unicode.SimpleFold(other) {

@@ -10,24 +10,27 @@ import (
 	"strings"
 )
 
-// AddressSecrets returns the secrets in the user info of an address: the password, and the value that net/http sends
-// in the header Authorization. Without a password, the user name is a secret, because then it is usually a token. If
-// u is nil or has no user info, there are no secrets.
+// AddressSecrets returns the secrets in the user info of an address: the password, and the value
+// that net/http sends in the header Authorization. Without a password, the user name is a secret,
+// because then it is usually a token. If u is nil or has no user info, there are no secrets.
 func AddressSecrets(u *url.URL) []string {
 	if u == nil || u.User == nil {
 		return nil
 	}
+
 	password, isSet := u.User.Password()
 	secret := password
 	if !isSet || password == "" {
 		secret = u.User.Username()
 	}
+
 	credential := u.User.Username() + ":" + password
+
 	return []string{secret, base64.StdEncoding.EncodeToString([]byte(credential))}
 }
 
-// HeaderSecrets returns the secrets in a header's value: the value, the text after a scheme such as Bearer, the
-// password of a Basic credential, and the values of cookies.
+// HeaderSecrets returns the secrets in a header's value: the value, the text after a scheme such as
+// Bearer, the password of a Basic credential, and the values of cookies.
 func HeaderSecrets(name, value string) []string {
 	scheme, credential, _ := strings.Cut(value, " ")
 	secrets := []string{value, strings.TrimSpace(credential)}
@@ -40,6 +43,7 @@ func HeaderSecrets(name, value string) []string {
 			secrets = append(secrets, password)
 		}
 	}
+
 	switch http.CanonicalHeaderKey(name) {
 	case "Set-Cookie":
 		value, _, _ = strings.Cut(value, ";")
@@ -50,6 +54,7 @@ func HeaderSecrets(name, value string) []string {
 			secrets = append(secrets, strings.Trim(strings.TrimSpace(cookie), `"`))
 		}
 	}
+
 	return secrets
 }
 
@@ -59,8 +64,10 @@ func RequestSecrets(req *http.Request) []string {
 	return append(secrets, formSecrets(req.URL.Query())...)
 }
 
-// credentialField matches the names of fields that usually have a credential, such as csrftoken and client_secret.
-var credentialField = regexp.MustCompile(`(?i)(token|secret|password|passwd|pwd|api[-_]?key|credential|csrf|nonce)$`)
+// credentialField matches the names of fields that usually have a credential, such as csrftoken and
+// client_secret.
+var credentialField = regexp.MustCompile(
+	`(?i)(token|secret|password|passwd|pwd|api[-_]?key|credential|csrf|nonce)$`)
 
 func formSecrets(form url.Values) (secrets []string) {
 	for name, values := range form {
@@ -71,8 +78,8 @@ func formSecrets(form url.Values) (secrets []string) {
 	return secrets
 }
 
-// ContentSecrets returns the values of those fields of a form or of JSON that usually have a credential. The content of
-// another type has none.
+// ContentSecrets returns the values of those fields of a form or of JSON that usually have a
+// credential. The content of another type has none.
 func ContentSecrets(contentType string, content []byte) []string {
 	kind, _, _ := mime.ParseMediaType(contentType)
 	switch {
@@ -85,6 +92,7 @@ func ContentSecrets(contentType string, content []byte) []string {
 			return ValueSecrets(value)
 		}
 	}
+
 	return nil
 }
 
@@ -95,6 +103,7 @@ func ValueSecrets(value any) (secrets []string) {
 		for _, item := range v {
 			secrets = append(secrets, ValueSecrets(item)...)
 		}
+
 	case map[string]any:
 		for name, item := range v {
 			if text, isText := item.(string); isText && credentialField.MatchString(name) {
@@ -103,6 +112,7 @@ func ValueSecrets(value any) (secrets []string) {
 			secrets = append(secrets, ValueSecrets(item)...)
 		}
 	}
+
 	return secrets
 }
 
@@ -115,13 +125,16 @@ func CredentialSecrets(header http.Header) (secrets []string) {
 			}
 		}
 	}
+
 	return secrets
 }
 
-// credentialHeader matches the names of headers that usually have a credential, such as Authorization,
-// Proxy-Authorization, Set-Cookie, X-CSRF-Token and X-Api-Key. It does not match Idempotency-Key and Weir-Key.
-var credentialHeader = regexp.MustCompile(`(?i)authoriz|cookie|token|secret|passw|credential|csrf|xsrf|session|` +
-	`signature|(^|-)auth(-|$)|(api|access|account|app|auth|client|functions?|master|private|shared|subscription)-?key`)
+// credentialHeader matches the names of headers that usually have a credential, such as
+// Authorization, Proxy-Authorization, Set-Cookie, X-CSRF-Token and X-Api-Key. It does not match
+// Idempotency-Key and Weir-Key.
+var credentialHeader = regexp.MustCompile(
+	`(?i)authoriz|cookie|token|secret|passw|credential|csrf|xsrf|session|` +
+		`signature|(^|-)auth(-|$)|(api|access|account|app|auth|client|functions?|master|private|shared|subscription)-?key`)
 
 // IsCredentialHeader reports whether the value of a header is hidden because of the header's name.
 func IsCredentialHeader(name string) bool { return credentialHeader.MatchString(name) }
@@ -129,20 +142,23 @@ func IsCredentialHeader(name string) bool { return credentialHeader.MatchString(
 var (
 	// userInfo matches the user info of an address in a text.
 	userInfo = regexp.MustCompile(`(//)[^/\\\s"'<>?#]*@`)
-	// codeParam matches the parameter code of an address in a text. The Functions host takes a function key from this
-	// parameter, in upper or lower case. Each letter can be percent-encoded.
-	codeParam = regexp.MustCompile(`(?i)([?&;](?:c|%(?:25)*[46]3)(?:o|%(?:25)*[46]f)(?:d|%(?:25)*[46]4)` +
-		`(?:e|%(?:25)*[46]5)(?:=|%(?:25)*3d))[^&;#\s"'<>\\]+`)
+	// codeParam matches the parameter code of an address in a text. The Functions host takes a
+	// function key from this parameter, in upper or lower case. Each letter can be percent-encoded.
+	codeParam = regexp.MustCompile(
+		`(?i)([?&;](?:c|%(?:25)*[46]3)(?:o|%(?:25)*[46]f)(?:d|%(?:25)*[46]4)` +
+			`(?:e|%(?:25)*[46]5)(?:=|%(?:25)*3d))[^&;#\s"'<>\\]+`)
 )
 
 // Hidden stands in a text in place of a secret.
 const Hidden = "…"
 
-// HideAddressParts returns a text with … in place of the user info and of the parameter code of each address in it.
+// HideAddressParts returns a text with … in place of the user info and of the parameter code of
+// each address in it.
 func HideAddressParts(text string) string {
 	if strings.Contains(text, "@") {
 		text = userInfo.ReplaceAllString(text, "${1}"+Hidden+"@")
 	}
+
 	if strings.ContainsAny(text, "?&;") {
 		text = codeParam.ReplaceAllString(text, "${1}"+Hidden)
 	}

@@ -8,21 +8,23 @@ import (
 )
 
 const (
-	// maxLayers is the number of times that bytes in letters and digits are unpacked, such as base64 of base64. A text
-	// with more layers may hide a value, so callers must not show it.
+	// maxLayers is the number of times that bytes in letters and digits are unpacked, such as
+	// base64 of base64. A text with more layers may hide a value, so callers must not show it.
 	maxLayers = 3
-	// minPacked is the number of characters from which a sequence of letters and digits is unpacked. Shorter ones are
-	// words.
+	// minPacked is the number of characters from which a sequence of letters and digits is
+	// unpacked. Shorter ones are words.
 	minPacked = 8
-	// minUnpacked is the number of bytes from which text is recognized in unpacked bytes. Shorter text occurs by
-	// chance.
+	// minUnpacked is the number of bytes from which text is recognized in unpacked bytes. Shorter
+	// text occurs by chance.
 	minUnpacked = 6
-	// maxUnpacked bounds the characters that are unpacked from a text, as a multiple of its length. Only a text that
-	// was made to cost time has more.
+	// maxUnpacked bounds the characters that are unpacked from a text, as a multiple of its length.
+	// Only a text that was made to cost time has more.
 	maxUnpacked = 16
-	// packedLine is the number of characters from which a line of letters and digits goes on in the next line.
+	// packedLine is the number of characters from which a line of letters and digits goes on in the
+	// next line.
 	packedLine = 60
-	// pieceStart stands before each unpacked piece of a text, so that no value is found across two pieces.
+	// pieceStart stands before each unpacked piece of a text, so that no value is found across two
+	// pieces.
 	pieceStart = "||||"
 )
 
@@ -30,7 +32,8 @@ const (
 type alphabet struct {
 	values [utf8.RuneSelf]int8 // by character; -1 = the alphabet lacks it
 	bits   int                 // that a character stands for
-	group  int                 // the number of characters after which bytes and characters end together
+	// the number of characters after which bytes and characters end together
+	group int
 }
 
 // base64Alphabet has the characters of both forms of base64.
@@ -50,9 +53,11 @@ func newAlphabet(bits, group int, characters string) *alphabet {
 	for i := range a.values {
 		a.values[i] = -1
 	}
+
 	for i := range len(characters) {
 		a.add(rune(characters[i]), int8(i))
 	}
+
 	return a
 }
 
@@ -79,8 +84,9 @@ func (a *alphabet) valueOf(r rune) int8 {
 	return a.values[r]
 }
 
-// unpackChars returns the texts in the bytes for which letters and digits of a text stand, in each alphabet. The bytes
-// can begin at any character, because other letters can stand directly before them.
+// unpackChars returns the texts in the bytes for which letters and digits of a text stand, in each
+// alphabet. The bytes can begin at any character, because other letters can stand directly before
+// them.
 func unpackChars(chars []char) (texts [][]char) {
 	for _, a := range alphabets {
 		tokens := a.readTokens(chars)
@@ -91,15 +97,18 @@ func unpackChars(chars []char) (texts [][]char) {
 					text = appendText(text, a.unpack(token), skip == 0)
 				}
 			}
+
 			if len(text) > 0 {
 				texts = append(texts, text)
 			}
 		}
 	}
+
 	return texts
 }
 
-// readTokens returns the sequences of the alphabet's characters that are long enough to be unpacked.
+// readTokens returns the sequences of the alphabet's characters that are long enough to be
+// unpacked.
 func (a *alphabet) readTokens(chars []char) (tokens [][]char) {
 	for at := 0; at < len(chars); {
 		token, next := a.readToken(chars, at)
@@ -108,11 +117,12 @@ func (a *alphabet) readTokens(chars []char) (tokens [][]char) {
 		}
 		at = next
 	}
+
 	return tokens
 }
 
-// readToken returns the sequence of the alphabet's characters that begins at an index, and the index behind it. After a
-// long line the sequence goes on in the next line, as in mail.
+// readToken returns the sequence of the alphabet's characters that begins at an index, and the
+// index behind it. After a long line the sequence goes on in the next line, as in mail.
 func (a *alphabet) readToken(chars []char, at int) (token []char, next int) {
 	token = a.readLine(chars[at:])
 	at += len(token)
@@ -121,13 +131,16 @@ func (a *alphabet) readToken(chars []char, at int) (token []char, next int) {
 		for begin < len(chars) && (chars[begin].r == '\r' || chars[begin].r == '\n') {
 			begin++
 		}
+
 		if begin == at {
 			break
 		}
+
 		line := a.readLine(chars[begin:])
 		token, isLong = append(token, line...), len(line) >= packedLine
 		at = begin + len(line)
 	}
+
 	return token, at + 1
 }
 
@@ -148,20 +161,23 @@ func (a *alphabet) unpack(token []char) []char {
 		if count == 0 {
 			from = i
 		}
+
 		bits = bits<<a.bits | int(a.valueOf(c.r))
 		if count += a.bits; count < 8 {
 			continue
 		}
+
 		count -= 8
 		unpacked = append(unpacked, char{rune(bits >> count), token[from].from, c.to})
 		bits &= 1<<count - 1
 		from = i // its other bits belong to the next byte
 	}
+
 	return unpacked
 }
 
-// appendText appends the sequences of text in bytes, with pieceStart before each. Text is UTF-8, or ISO 8859-1 if
-// takesLatin is true.
+// appendText appends the sequences of text in bytes, with pieceStart before each. Text is UTF-8, or
+// ISO 8859-1 if takesLatin is true.
 func appendText(text, bytes []char, takesLatin bool) []char {
 	begin := 0 // of the sequence that is being read
 	for at := 0; at <= len(bytes); {
@@ -170,16 +186,20 @@ func appendText(text, bytes []char, takesLatin bool) []char {
 			var r rune
 			r, size = readBytes(bytes[at:])
 			isLatin := size == 1 && r >= utf8.RuneSelf
-			isText = unicode.IsPrint(r) && (takesLatin || !isLatin) || unicode.IsSpace(r) && !isLatin
+			isText = unicode.IsPrint(r) && (takesLatin || !isLatin) ||
+				unicode.IsSpace(r) && !isLatin
 		}
+
 		if !isText {
 			if at-begin >= minUnpacked {
 				text = appendPiece(text, bytes[begin:at])
 			}
 			begin = at + size
 		}
+
 		at += size
 	}
+
 	return text
 }
 
@@ -187,16 +207,19 @@ func appendPiece(text, bytes []char) []char {
 	for _, r := range pieceStart {
 		text = append(text, char{r, bytes[0].from, bytes[0].from})
 	}
+
 	for len(bytes) > 0 {
 		r, size := readBytes(bytes)
 		text = append(text, char{r, bytes[0].from, bytes[size-1].to})
 		bytes = bytes[size:]
 	}
+
 	return text
 }
 
-// unpackAll returns the levels and views of the texts that are packed in a reading of a text, and of those that are
-// packed in them. If texts are packed more than maxLayers times, or too many, isComplete is false.
+// unpackAll returns the levels and views of the texts that are packed in a reading of a text, and
+// of those that are packed in them. If texts are packed more than maxLayers times, or too many,
+// isComplete is false.
 func unpackAll(readings [][]char) (unpacked [][]char, isComplete bool) {
 	left := maxUnpacked*len(readings[0]) + 1<<10
 	known := map[string]bool{} // the readings of a text have many pieces in common
@@ -208,21 +231,25 @@ func unpackAll(readings [][]char) (unpacked [][]char, isComplete bool) {
 				if known[name] {
 					continue
 				}
+
 				known[name] = true
 				levels, isComplete := decodeChars(text, maxDecodings)
 				levels = listViews(levels)
 				if left -= countChars(levels); left < 0 || !isComplete {
 					return nil, false
 				}
+
 				next = append(next, levels...)
 			}
 		}
+
 		switch {
 		case len(next) == 0:
 			return unpacked, true
 		case layer == maxLayers:
 			return nil, false
 		}
+
 		unpacked, readings = append(unpacked, next...), next
 	}
 }

@@ -12,19 +12,21 @@ import (
 
 // Checked is the result of checking a body against the contracts.
 type Checked struct {
-	// Message has the values that Check could read. If the body has problems, Message can lack values. If the body is
-	// malformed, or if no contract accepts the root element, Message.Contract is empty.
+	// Message has the values that Check could read. If the body has problems, Message can lack
+	// values. If the body is malformed, or if no contract accepts the root element,
+	// Message.Contract is empty.
 	Message weir.Message
-	// Problems are the first 100 problems, each with its line and column if these are known. If there are more
-	// problems, one more entry has the number of the remaining problems. nil = Accept accepts the body.
+	// Problems are the first 100 problems, each with its line and column if these are known. If
+	// there are more problems, one more entry has the number of the remaining problems. nil =
+	// Accept accepts the body.
 	Problems []weir.Problem
 	// HasDoctype is true if the CMS gets the document type declaration of the body.
 	HasDoctype bool
 }
 
-// Check checks a body against the contracts. If Accept would refuse the body as Malformed or Invalid, Check returns the
-// problems and no error. Any error is a *weir.Error of the kind TooLarge or Unsupported. If ctx ends while Check waits
-// for memory, the kind is Unavailable.
+// Check checks a body against the contracts. If Accept would refuse the body as Malformed or
+// Invalid, Check returns the problems and no error. Any error is a *weir.Error of the kind TooLarge
+// or Unsupported. If ctx ends while Check waits for memory, the kind is Unavailable.
 func (s *Set) Check(ctx context.Context, contentType string, body []byte) (Checked, error) {
 	places := &places{left: maxProblems}
 	m, err := s.acceptBody(ctx, contentType, body, places)
@@ -37,6 +39,7 @@ func (s *Set) Check(ctx context.Context, contentType string, body []byte) (Check
 	case len(e.Problems) == 0:
 		return Checked{Message: m, Problems: []weir.Problem{{Message: e.Message}}}, nil
 	}
+
 	return Checked{Message: m, Problems: e.Problems}, nil
 }
 
@@ -46,17 +49,19 @@ type places struct {
 	spans      map[*etree.Element]span
 	hasDoctype bool // the CMS gets the document type declaration of the document
 
-	left int // number of further problems that get a line and a column; 0 = setPlace sets none any more
+	// number of further problems that get a line and a column; 0 = setPlace sets none any more
+	left int
 }
 
-// span has the offsets of an element's start tag, of its content, and of its end tag. If the element has no content,
-// content and end are equal.
+// span has the offsets of an element's start tag, of its content, and of its end tag. If the
+// element has no content, content and end are equal.
 type span struct{ start, content, end int }
 
 // bytesPerPlace is an upper bound for the bytes that one element takes in places.spans.
 const bytesPerPlace = 96
 
-// estimateMemory returns an upper bound, in bytes, for the memory that the positions of a body's elements take.
+// estimateMemory returns an upper bound, in bytes, for the memory that the positions of a body's
+// elements take.
 func (l *places) estimateMemory(body []byte) int64 {
 	if l == nil {
 		return 0
@@ -74,9 +79,11 @@ func (l *places) beginElement(e *etree.Element, start, content int) {
 	if l == nil {
 		return
 	}
+
 	if l.spans == nil {
 		l.spans = map[*etree.Element]span{}
 	}
+
 	l.spans[e] = span{start, content, content}
 }
 
@@ -94,31 +101,35 @@ func (l *places) setPlace(p *weir.Problem, e *etree.Element) {
 	if l == nil || l.left == 0 {
 		return
 	}
+
 	if found, known := l.spans[e]; known {
 		l.left--
 		p.Line, p.Column = lineColumn(l.text[:found.start])
 	}
 }
 
-// setPathPlace sets the line and column of all problems to those of the element that findNearest returns for a path.
+// setPathPlace sets the line and column of all problems to those of the element that findNearest
+// returns for a path.
 func (l *places) setPathPlace(problems []weir.Problem, p *path, doc *etree.Document) {
 	if l == nil || len(problems) == 0 {
 		return
 	}
+
 	found := l.findNearest(p, doc)
 	for i := range problems {
 		l.setPlace(&problems[i], found)
 	}
 }
 
-// findNearest returns the first element that a path selects. If the path selects no element, findNearest uses the
-// longest beginning of the path that selects an element.
+// findNearest returns the first element that a path selects. If the path selects no element,
+// findNearest uses the longest beginning of the path that selects an element.
 func (l *places) findNearest(p *path, doc *etree.Document) *etree.Element {
 	nearest := doc.Root()
 	found := []*etree.Element{nearest}
 	if p.absolute {
 		found[0] = &doc.Element
 	}
+
 	for _, s := range p.steps {
 		found = s.selectElements(found, namespaces{})
 		if len(found) == 0 {
@@ -126,5 +137,6 @@ func (l *places) findNearest(p *path, doc *etree.Document) *etree.Element {
 		}
 		nearest = found[0]
 	}
+
 	return nearest
 }

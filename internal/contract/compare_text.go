@@ -18,8 +18,8 @@ type TextDifference struct {
 }
 
 // CompareText returns the values of a body that its contract, or one of the selections, reads with
-// the text of inner elements. The function selectionsOf returns what the steps of a contract read. The
-// error is one of Accept. A body that breaks a rule of its contract is compared, too.
+// the text of inner elements. The function selectionsOf returns what the steps of a contract read.
+// The error is one of Accept. A body that breaks a rule of its contract is compared, too.
 func (s *Set) CompareText(ctx context.Context, contentType string, body []byte,
 	selectionsOf func(contract string) []Selection) ([]TextDifference, error) {
 	weight := min(3*estimateMemory(body), s.limits.Memory)
@@ -33,10 +33,12 @@ func (s *Set) CompareText(ctx context.Context, contentType string, body []byte,
 	if err != nil {
 		return nil, err
 	}
+
 	text, err := decodeBody(body, charset)
 	if err != nil {
 		return nil, err
 	}
+
 	places := &places{}
 	one, err := scanWithPlaces(text, s.limits, places, func(qualifiedName) needs {
 		return needs{all: true, declarations: true, markup: true}
@@ -44,6 +46,7 @@ func (s *Set) CompareText(ctx context.Context, contentType string, body []byte,
 	if err != nil {
 		return nil, err
 	}
+
 	c, missed := chooseContract(ctx, s.findCandidates(one.root), one)
 	if c == nil {
 		return nil, invalidError(missed...)
@@ -55,18 +58,23 @@ func (s *Set) CompareText(ctx context.Context, contentType string, body []byte,
 		if problems := reader.path.checkNested(one.doc); len(problems) > 0 {
 			return nil, invalidError(problems...)
 		}
+
 		for _, v := range reader.path.selectPlacedValues(one.doc) {
 			d := TextDifference{Setting: reader.setting, Path: reader.path.given, Present: v.text}
-			if d.Former = trimSpace(textDirectlyIn(v.element)); v.attribute != "" || d.Former == d.Present {
+			if d.Former = trimSpace(textDirectlyIn(v.element)); v.attribute != "" ||
+				d.Former == d.Present {
 				continue
 			}
+
 			if redacted.hasValue(v) {
 				d.Former, d.Present = RedactedMark, RedactedMark
 			}
+
 			d.Line, _ = lineColumn(text[:places.spans[v.element].start])
 			found = append(found, d)
 		}
 	}
+
 	return found, nil
 }
 
@@ -82,21 +90,26 @@ func (c *compiledContract) listTextReaders(selections []Selection) (readers []te
 			readers = append(readers, textReader{setting, p})
 		}
 	}
+
 	for _, p := range c.key {
 		add("key", p)
 	}
+
 	add("version", c.version)
 	add("deliverAt", c.due)
 	for _, f := range c.fields {
 		add("fields", f.path)
 	}
+
 	for _, f := range c.shown {
 		add("show "+f.name, f.path)
 	}
+
 	for _, s := range selections {
 		if p, err := compileSelection(s); err == nil && s.Form == FormText {
 			add("steps", p)
 		}
 	}
+
 	return readers
 }

@@ -16,8 +16,8 @@ const (
 	doctypeRefuse = "refuse"
 )
 
-// doctypeDeclaration matches a document type declaration (XML 1.0, section 2.8) up to its end, or up
-// to its internal subset. The group is the > or the [ there. A quoted identifier can have both
+// doctypeDeclaration matches a document type declaration (XML 1.0, section 2.8) up to its end, or
+// up to its internal subset. The group is the > or the [ there. A quoted identifier can have both
 // characters.
 var doctypeDeclaration = regexp.MustCompile(`^<!DOCTYPE[ \t\r\n]+` +
 	`[\pL_][\pL\pM\pN._-]*(?::[\pL_][\pL\pM\pN._-]*)?` +
@@ -41,6 +41,7 @@ func describeDoctype(text string) string {
 		return "the document type declaration has an internal subset, which is not accepted; " +
 			"send the document without the part from [ to ]"
 	}
+
 	return ""
 }
 
@@ -54,6 +55,7 @@ func (s *doctypeState) readDirective(raw string, hasRoot bool) string {
 	if problem := describeDoctype(raw); problem != "" {
 		return problem
 	}
+
 	switch {
 	case len(doctypeDeclaration.FindString(raw)) != len(raw):
 		return "the document type declaration is not well-formed"
@@ -62,6 +64,7 @@ func (s *doctypeState) readDirective(raw string, hasRoot bool) string {
 	case s.found:
 		return "there is more than one document type declaration"
 	}
+
 	s.found = true
 	return ""
 }
@@ -92,11 +95,14 @@ func (c *compiledContract) applyDoctype(body []byte, one *scanned, encoding stri
 		_, rest := cutByteOrderMark(body)
 		kept := replaceRanges(rest, []textRange{one.doctype}, nil, encoding)
 		return append(body[:len(body)-len(rest):len(body)-len(rest)], kept...), nil
+
 	case doctypeRefuse:
-		problem := weir.Problem{Path: "/", Rule: "doctype", Message: "the document has a document type " +
-			"declaration, which its contract refuses"}
+		problem := weir.Problem{Path: "/", Rule: "doctype",
+			Message: "the document has a document type " +
+				"declaration, which its contract refuses"}
 		problem.Line, problem.Column = lineColumn(one.text[:one.doctype.from])
 		return body, []weir.Problem{problem}
 	}
+
 	return body, nil
 }

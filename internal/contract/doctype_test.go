@@ -8,8 +8,8 @@ import (
 	"weir/internal/weir"
 )
 
-// declarations are document type declarations that Weir reads past. A quoted identifier can have any
-// character but its quote.
+// declarations are document type declarations that Weir reads past. A quoted identifier can have
+// any character but its quote.
 var declarations = []string{
 	"<!DOCTYPE html>", "<!DOCTYPE p:ping  >", "<!DOCTYPE\n\tping\r\n>",
 	"<!DOCTYPE ping SYSTEM 'ping.dtd'>", `<!DOCTYPE ping SYSTEM "a[b]>c'<!ENTITY x 'y'>">`,
@@ -46,6 +46,7 @@ func TestAccept_AppliesDoctype(t *testing.T) {
 			if name == "Latin1" && strings.Contains(declaration, "ä") {
 				continue
 			}
+
 			whole, cut := in(before+declaration+after), in(before+after)
 			for doctype, want := range map[string]string{"": whole, "pass": whole, "drop": cut} {
 				m, err := newDoctypeSet(t, doctype).Accept(t.Context(), "", []byte(whole))
@@ -56,7 +57,8 @@ func TestAccept_AppliesDoctype(t *testing.T) {
 			}
 
 			_, err := newDoctypeSet(t, "refuse").Accept(t.Context(), "", []byte(whole))
-			if p := problemOf(t, err); weir.KindOf(err) != weir.Invalid || p.Rule != "doctype" || p.Line != 2 || p.Column != 11 {
+			if p := problemOf(t, err); weir.KindOf(err) != weir.Invalid || p.Rule != "doctype" ||
+				p.Line != 2 || p.Column != 11 {
 				t.Errorf("%s, doctype refuse, %s: got %v, %+v; want rule doctype in line 2, column 11", name, declaration, err, p)
 			}
 		}
@@ -79,7 +81,8 @@ func TestNew_RefusesUnknownDoctype(t *testing.T) {
 	t.Parallel()
 	_, err := contract.New([]contract.Definition{{Name: "a", Root: "a", Doctype: "skip"}},
 		contract.Limits{MaxBody: 1})
-	if err == nil || !strings.Contains(err.Error(), `doctype is "skip" and must be pass, drop or refuse`) {
+	if err == nil || !strings.Contains(err.Error(),
+		`doctype is "skip" and must be pass, drop or refuse`) {
 		t.Errorf("got %v, want the values of doctype", err)
 	}
 }
@@ -88,8 +91,10 @@ func TestNew_RefusesUnknownDoctype(t *testing.T) {
 func TestSplit_LeavesDoctypeOut(t *testing.T) {
 	t.Parallel()
 	for _, declaration := range declarations {
-		parts, err := splitText(t, strings.NewReader("<?xml version='1.0'?>"+declaration+"<a><b/></a>"), "", "/a/b")
-		if err != nil || len(parts) != 1 || !strings.Contains(parts[0], "<b/>") || strings.Contains(parts[0], "DOCTYPE") {
+		parts, err := splitText(t,
+			strings.NewReader("<?xml version='1.0'?>"+declaration+"<a><b/></a>"), "", "/a/b")
+		if err != nil || len(parts) != 1 || !strings.Contains(parts[0], "<b/>") ||
+			strings.Contains(parts[0], "DOCTYPE") {
 			t.Errorf("%s: got %q, %v; want the part <b/>", declaration, parts, err)
 		}
 	}
@@ -103,8 +108,11 @@ func TestRedact_ReadsPastDoctype(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := s.Redact(t.Context(), "a", xml, []byte("<!DOCTYPE a SYSTEM '>'><a><b>secret</b></a>"))
-	if want := "<!DOCTYPE a SYSTEM '>'><a><b>[redacted]</b></a>"; err != nil || string(got.Body) != want {
+
+	got, err := s.Redact(t.Context(), "a", xml,
+		[]byte("<!DOCTYPE a SYSTEM '>'><a><b>secret</b></a>"))
+	if want := "<!DOCTYPE a SYSTEM '>'><a><b>[redacted]</b></a>"; err != nil ||
+		string(got.Body) != want {
 		t.Errorf("got %q, %v; want %q", got.Body, err, want)
 	}
 }
@@ -113,7 +121,8 @@ func TestRedact_ReadsPastDoctype(t *testing.T) {
 func TestCheck_FindsDoctype(t *testing.T) {
 	t.Parallel()
 	for doctype, want := range map[string]bool{"": true, "pass": true, "drop": false} {
-		found, err := newDoctypeSet(t, doctype).Check(t.Context(), xml, []byte("<!DOCTYPE ping><ping id='1'/>"))
+		found, err := newDoctypeSet(t, doctype).Check(t.Context(), xml,
+			[]byte("<!DOCTYPE ping><ping id='1'/>"))
 		if err != nil || found.HasDoctype != want {
 			t.Errorf("doctype %q: got %t, %v; want %t", doctype, found.HasDoctype, err, want)
 		}

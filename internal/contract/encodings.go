@@ -20,13 +20,13 @@ import (
 // This file has the one table of the encodings that Weir reads, for all ways in. Its characters are
 // those of golang.org/x/text, with two differences:
 //
-//   - golang.org/x/text replaces invalid bytes without an error. Here, bytes are valid only if their
-//     character encodes back to the same bytes, so no value can differ from the value that the CMS
-//     reads.
+//   - golang.org/x/text replaces invalid bytes without an error. Here, bytes are valid only if
+//     their character encodes back to the same bytes, so no value can differ from the value that
+//     the CMS reads.
 //   - Names have the meaning of IANA's list. For browsers, iso-8859-1 means windows-1252.
 
-// nextCharacter returns the first character of a non-empty slice, and the character's size in bytes.
-// If the character is invalid or cut off, the size is 0.
+// nextCharacter returns the first character of a non-empty slice, and the character's size in
+// bytes. If the character is invalid or cut off, the size is 0.
 type nextCharacter func([]byte) (rune, int)
 
 // acceptedEncodings describes the table for reasons.
@@ -42,7 +42,8 @@ const iso2022JP = "iso-2022-jp"
 // aliases are the names that are in use, and that IANA's list lacks.
 var aliases = map[string]string{
 	"utf8": utf8Name, "utf16": utf16Name, "ascii": ascii, "latin-1": latin1, "iso8859-1": latin1,
-	"cp-1252": windows1252, "sjis": "shift_jis", "x-sjis": "shift_jis", "x-gbk": "gbk", "x-euc-jp": "euc-jp",
+	"cp-1252": windows1252, "sjis": "shift_jis", "x-sjis": "shift_jis", "x-gbk": "gbk",
+	"x-euc-jp": "euc-jp",
 }
 
 // own are the encodings that need no table, or no table of golang.org/x/text.
@@ -67,8 +68,10 @@ var own = map[string]nextCharacter{
 
 // multiByte has the encodings of several bytes a character. In all of them but ISO-2022-JP, bytes
 // below 0x80 are ASCII, except behind a byte above.
-var multiByte = map[string]encoding.Encoding{"shift_jis": japanese.ShiftJIS, "euc-jp": japanese.EUCJP,
-	"gbk": simplifiedchinese.GBK, "gb18030": simplifiedchinese.GB18030, "big5": traditionalchinese.Big5,
+var multiByte = map[string]encoding.Encoding{"shift_jis": japanese.ShiftJIS,
+	"euc-jp": japanese.EUCJP,
+	"gbk":    simplifiedchinese.GBK, "gb18030": simplifiedchinese.GB18030,
+	"big5":   traditionalchinese.Big5,
 	"euc-kr": korean.EUCKR}
 
 // encodingName returns the canonical name of an encoding, or false if Weir does not read it.
@@ -77,12 +80,15 @@ func encodingName(given string) (name string, isKnown bool) {
 	if alias, ok := aliases[given]; ok {
 		given = alias
 	}
+
 	if page, ok := strings.CutPrefix(given, "cp125"); ok {
 		given = "windows-125" + page
 	}
+
 	if part, ok := strings.CutPrefix(given, "iso8859-"); ok {
 		given = "iso-8859-" + part
 	}
+
 	if own[given] != nil || given == utf16Name || given == iso2022JP || multiByte[given] != nil {
 		return given, true
 	}
@@ -91,15 +97,19 @@ func encodingName(given string) (name string, isKnown bool) {
 	if err != nil || found == nil {
 		return "", false
 	}
+
 	if name, err = ianaindex.MIME.Name(found); err != nil {
 		return "", false
 	}
+
 	name = strings.ToLower(name)
 	if own[name] != nil || name == iso2022JP || multiByte[name] != nil {
 		return name, true
 	}
+
 	// Others, such as EBCDIC, have no declaration in ASCII.
 	page, isPage := found.(*charmap.Charmap)
+
 	return name, isPage && page.DecodeByte('<') == '<'
 }
 
@@ -108,6 +118,7 @@ func decoderOf(name string) nextCharacter {
 	if next := own[name]; next != nil {
 		return next
 	}
+
 	if name == iso2022JP {
 		return (&jisState{pairs: tableOf("euc-jp")}).next
 	}
@@ -116,8 +127,8 @@ func decoderOf(name string) nextCharacter {
 
 // codeTable has the characters of an encoding that encode back to the same bytes.
 type codeTable struct {
-	// characters has a character by its bytes: one byte, or the first byte times 256 and the second.
-	// 0 = the bytes are invalid.
+	// characters has a character by its bytes: one byte, or the first byte times 256 and the
+	// second. 0 = the bytes are invalid.
 	characters []rune
 	// fours has the characters of four bytes in GB18030 up to U+FFFF; see indexOfFour.
 	fours map[int]rune
@@ -132,13 +143,16 @@ func tableOf(name string) *codeTable {
 	if made, ok := tables.Load(name); ok {
 		return made.(*codeTable)
 	}
+
 	t := &codeTable{}
 	if known := multiByte[name]; known != nil {
 		t.fillPairs(known)
 	} else if found, err := ianaindex.MIME.Encoding(name); err == nil {
 		t.fillBytes(found.(*charmap.Charmap)) // encodingName returns no other name
 	}
+
 	made, _ := tables.LoadOrStore(name, t)
+
 	return made.(*codeTable)
 }
 
@@ -161,10 +175,12 @@ func (t *codeTable) fillPairs(known encoding.Encoding) {
 		all.WriteRune(r) // U+FFFD in place of surrogates
 		all.WriteByte('\n')
 	}
+
 	encoded, err := encoding.ReplaceUnsupported(known.NewEncoder()).Bytes([]byte(all.String()))
 	if err != nil {
 		return // cannot happen, because ReplaceUnsupported replaces all others
 	}
+
 	decoded, err := known.NewDecoder().Bytes(encoded)
 	if err != nil {
 		return // as above
@@ -176,6 +192,7 @@ func (t *codeTable) fillPairs(known encoding.Encoding) {
 		if got, size := utf8.DecodeRune(texts[i]); got != want || size != len(texts[i]) {
 			continue
 		}
+
 		switch {
 		case len(code) == 1 && code[0] >= utf8.RuneSelf:
 			t.characters[code[0]] = want
@@ -206,9 +223,11 @@ func (t *codeTable) next(b []byte) (rune, int) {
 	case len(t.fours) > 0 && b[1] >= '0' && b[1] <= '9':
 		return t.nextFour(b)
 	}
+
 	if r := t.characters[int(b[0])<<8|int(b[1])]; r != 0 {
 		return r, 2
 	}
+
 	return 0, 0
 }
 
@@ -216,13 +235,16 @@ func (t *codeTable) nextFour(b []byte) (rune, int) {
 	if len(b) < 4 || b[2] < 0x81 || b[2] == 0xFF || b[3] < '0' || b[3] > '9' {
 		return 0, 0
 	}
+
 	at := indexOfFour(b)
 	if r := rune(0x10000 + at - firstSupplementary); r >= 0x10000 && r <= utf8.MaxRune {
 		return r, 4
 	}
+
 	if r := t.fours[at]; r != 0 {
 		return r, 4
 	}
+
 	return 0, 0
 }
 
@@ -252,6 +274,7 @@ func (j *jisState) next(b []byte) (rune, int) {
 		}
 		state, at = after, at+3
 	}
+
 	if at == len(b) {
 		return 0, 0
 	}
@@ -260,7 +283,9 @@ func (j *jisState) next(b []byte) (rune, int) {
 	if size == 0 {
 		return 0, 0
 	}
+
 	j.state = state
+
 	return r, at + size
 }
 
@@ -275,6 +300,7 @@ func (j *jisState) nextIn(state byte, b []byte) (rune, int) {
 			return r, 2
 		}
 		return 0, 0
+
 	case state == jisPairs:
 		return 0, 0
 	case state == jisKatakana && c >= 0x21 && c <= 0x5F:
@@ -286,6 +312,7 @@ func (j *jisState) nextIn(state byte, b []byte) (rune, int) {
 	case state == jisRoman && c == '~':
 		return '‾', 1
 	}
+
 	return rune(c), 1
 }
 
@@ -293,6 +320,7 @@ func utf16Rune(b []byte, order binary.ByteOrder) (rune, int) {
 	if len(b) < 2 {
 		return 0, 0
 	}
+
 	r := rune(order.Uint16(b))
 	if !utf16.IsSurrogate(r) {
 		return r, 2
@@ -300,9 +328,11 @@ func utf16Rune(b []byte, order binary.ByteOrder) (rune, int) {
 	if len(b) < 4 {
 		return 0, 0
 	}
+
 	r = utf16.DecodeRune(r, rune(order.Uint16(b[2:])))
 	if r == utf8.RuneError { // the two units are not a pair of surrogates
 		return 0, 0
 	}
+
 	return r, 4
 }

@@ -21,6 +21,7 @@ func FuzzAccept(f *testing.F) {
 			}
 		}
 	}
+
 	for _, body := range []string{good, euro, utf16Bytes(euro, true),
 		utf16Bytes(`<?xml version="1.0" encoding="UTF-16"?>`+euro, false), "<ping/>",
 		"<queue><!-- x --><![CDATA[y]]>&#x20;&lt;<?z?></queue>",
@@ -31,6 +32,7 @@ func FuzzAccept(f *testing.F) {
 		f.Add("", []byte(body))
 		f.Add("text/xml; charset=windows-1252", []byte(body))
 	}
+
 	f.Fuzz(func(t *testing.T, kind string, body []byte) {
 		before := string(body)
 		m, err := s.Accept(t.Context(), kind, body)
@@ -38,9 +40,12 @@ func FuzzAccept(f *testing.F) {
 			checkRefused(t, err)
 			return
 		}
-		if string(m.Body) != before || m.Size != len(before) || m.ContentType != kind && kind != "" {
+
+		if string(m.Body) != before || m.Size != len(before) ||
+			m.ContentType != kind && kind != "" {
 			t.Fatalf("got the message %+v, want the body %q of type %q", m, before, kind)
 		}
+
 		keyless := m.Contract == "ping" || m.Contract == "queue"
 		if len(m.Key) > 1<<10 || (m.Key == "") != keyless || !utf8.ValidString(m.Key) ||
 			strings.TrimSpace(m.Key) != m.Key || strings.ContainsFunc(m.Key, unicode.IsControl) {
@@ -48,7 +53,9 @@ func FuzzAccept(f *testing.F) {
 				"characters, and an empty key only if the contract has no key: %t", m.Key,
 				m.Contract, keyless)
 		}
-		if utf8.Valid(body) && !strings.Contains(before, "<?xml") && !strings.Contains(kind, "charset") {
+
+		if utf8.Valid(body) && !strings.Contains(before, "<?xml") &&
+			!strings.Contains(kind, "charset") {
 			checkReadable(t, before)
 		}
 	})
@@ -57,12 +64,15 @@ func FuzzAccept(f *testing.F) {
 func checkRefused(t *testing.T, err error) {
 	t.Helper()
 	var e *weir.Error
-	if !errors.As(err, &e) || statuses[e.Kind] == 0 || e.Kind == weir.Unavailable || e.Message == "" {
+	if !errors.As(err, &e) || statuses[e.Kind] == 0 || e.Kind == weir.Unavailable ||
+		e.Message == "" {
 		t.Fatalf("got the error %v, want a message and a kind of httpio", err)
 	}
+
 	if (e.Kind == weir.Invalid) != (len(e.Problems) > 0) && e.Kind != weir.Malformed {
 		t.Fatalf("got %d problems in %v, want some only if Invalid", len(e.Problems), err)
 	}
+
 	for _, p := range e.Problems {
 		if p.Message == "" || !utf8.ValidString(p.Message) || len(p.Message) > 1<<10 {
 			t.Fatalf("got the problem %+v, want a message of at most 1 KiB of UTF-8", p)

@@ -68,9 +68,11 @@ func resolveBase(outer, inner string) string {
 	if i := strings.IndexAny(outer, "?#"); i >= 0 {
 		outer = outer[:i]
 	}
+
 	if reference.Path == "" {
 		return outer + inner
 	}
+
 	return outer[:strings.LastIndexByte(outer, '/')+1] + inner
 }
 
@@ -102,11 +104,12 @@ func (p *Splitter) completeStartTag(t xml.StartElement, raw string, parent, own 
 	tag = make([]byte, 0, len(raw)+len(added))
 	tag = append(tag, raw[:name]...)
 	tag = append(tag, added...)
+
 	return append(tag, raw[name:]...), ""
 }
 
-// inheritedBy returns a declaration for each namespace in scope, sorted by prefix. It leaves out the
-// prefixes that the start tag t declares itself.
+// inheritedBy returns a declaration for each namespace in scope, sorted by prefix. It leaves out
+// the prefixes that the start tag t declares itself.
 func (p *Splitter) inheritedBy(t xml.StartElement) (declarations []byte) {
 	own := map[string]bool{"xml": true}
 	for _, a := range t.Attr {
@@ -126,10 +129,12 @@ func (p *Splitter) inheritedBy(t xml.StartElement) (declarations []byte) {
 		declarations = appendAttribute(declarations, joinRawName(rawDeclaration(prefix)),
 			bound[len(bound)-1])
 	}
+
 	return declarations
 }
 
-// rawDeclaration returns the name of the attribute that declares a prefix, or the default namespace.
+// rawDeclaration returns the name of the attribute that declares a prefix, or the default
+// namespace.
 func rawDeclaration(prefix string) xml.Name {
 	if prefix == "" {
 		return xml.Name{Local: "xmlns"}
@@ -162,6 +167,7 @@ func removeAttribute(raw, name string) string {
 		if value == "" {
 			return raw
 		}
+
 		length := strings.IndexByte(value[1:], value[0])
 		if length < 0 {
 			return raw
@@ -172,5 +178,6 @@ func removeAttribute(raw, name string) string {
 			return raw[:begin] + raw[at:]
 		}
 	}
+
 	return raw
 }

@@ -11,8 +11,8 @@ import (
 	"weir/internal/weir"
 )
 
-// KeyPaths are the paths of the parts of an ordering key. In weir.yaml they are one path, or a list of paths. nil means
-// that all messages of the contract have one key.
+// KeyPaths are the paths of the parts of an ordering key. In weir.yaml they are one path, or a list
+// of paths. nil means that all messages of the contract have one key.
 type KeyPaths []string
 
 // maxKeyPaths limits the parts of a key.
@@ -33,7 +33,9 @@ func (k *KeyPaths) UnmarshalYAML(decode func(any) error) error {
 	if err := decode(&paths); err != nil {
 		return err
 	}
+
 	*k = paths
+
 	return nil
 }
 
@@ -60,12 +62,15 @@ func compileKeyPaths(given KeyPaths) (paths []*path, problems []string) {
 		case slices.Contains(given[:i], text):
 			err = fmt.Errorf("path %q is listed twice", text)
 		}
+
 		if err != nil {
 			problems = append(problems, fmt.Sprintf("%s: %v", given.settingOf(i), err))
 			continue
 		}
+
 		paths = append(paths, p)
 	}
+
 	return paths, problems
 }
 
@@ -75,24 +80,28 @@ const (
 	keyEscape    = `\`
 )
 
-var escapeKeyPart = strings.NewReplacer(keyEscape, keyEscape+keyEscape, keySeparator, keyEscape+keySeparator)
+var escapeKeyPart = strings.NewReplacer(keyEscape, keyEscape+keyEscape, keySeparator,
+	keyEscape+keySeparator)
 
-// JoinKey returns the ordering key with these parts. A single part is the key, byte for byte. Several parts are joined
-// by keySeparator; in each part, keyEscape stands before each separator and each escape. So two lists of the same
-// length have the same key only if all their parts are equal.
+// JoinKey returns the ordering key with these parts. A single part is the key, byte for byte.
+// Several parts are joined by keySeparator; in each part, keyEscape stands before each separator
+// and each escape. So two lists of the same length have the same key only if all their parts are
+// equal.
 func JoinKey(parts []string) string {
 	if len(parts) == 1 {
 		return parts[0]
 	}
+
 	escaped := make([]string, len(parts))
 	for i, part := range parts {
 		escaped[i] = escapeKeyPart.Replace(part)
 	}
+
 	return strings.Join(escaped, keySeparator)
 }
 
-// readKey returns the ordering key of a document, and the problems of its parts. If a part has problems, the key is
-// empty.
+// readKey returns the ordering key of a document, and the problems of its parts. If a part has
+// problems, the key is empty.
 func (c *compiledContract) readKey(doc *etree.Document, places *places) (string, []weir.Problem) {
 	parts := make([]string, len(c.key))
 	var problems []weir.Problem
@@ -101,21 +110,27 @@ func (c *compiledContract) readKey(doc *etree.Document, places *places) (string,
 		if len(c.key) > 1 {
 			name = "part " + p.given + " of the ordering key"
 		}
+
 		part, found := readSingleValue(p, doc, name)
 		places.setPathPlace(found, p, doc)
 		parts[i], problems = part, append(problems, found...)
 	}
+
 	if len(problems) > 0 || len(parts) == 0 {
 		return "", problems
 	}
 
 	key := JoinKey(parts)
 	if len(key) > maxKey { // readSingleValue has checked each part alone
-		problems = []weir.Problem{{Path: strings.Join(c.def.Key, keySeparator), Rule: fmt.Sprintf("max=%d", maxKey),
-			Message: fmt.Sprintf("the ordering key has %d bytes and may have %d, with all parts and the %s between them",
+		problems = []weir.Problem{{Path: strings.Join(c.def.Key, keySeparator),
+			Rule: fmt.Sprintf("max=%d", maxKey),
+			Message: fmt.Sprintf(
+				"the ordering key has %d bytes and may have %d, with all parts and the %s between them",
 				len(key), maxKey, keySeparator)}}
+
 		places.setPathPlace(problems, c.key[0], doc)
 		return "", problems
 	}
+
 	return key, nil
 }

@@ -39,22 +39,29 @@ func compileMatch(source string) (*match, error) {
 	if len(source) > maxMatch {
 		return nil, fmt.Errorf("the condition has more than %d bytes", maxMatch)
 	}
+
 	m := &match{source: strings.TrimSpace(source), paths: map[string]*path{}}
 	calls := &matchCalls{match: m}
-	options := []expr.Option{expr.Env(m.environment(nil, nil)), expr.AsKind(reflect.Bool), expr.DisableAllBuiltins()}
+	options := []expr.Option{expr.Env(m.environment(nil, nil)), expr.AsKind(reflect.Bool),
+		expr.DisableAllBuiltins()}
 	for _, name := range matchBuiltins {
 		options = append(options, expr.EnableBuiltin(name))
 	}
+
 	program, err := expr.Compile(m.source, append(options, expr.Patch(calls))...)
 	if err := errors.Join(calls.problems...); err != nil {
 		return nil, err
 	}
+
 	if err != nil {
 		line, _, _ := strings.Cut(err.Error(), "\n")
-		return nil, fmt.Errorf("%s; it is a condition such as has('./Body/order') or header('SOAPAction') == 'order'",
+		return nil, fmt.Errorf(
+			"%s; it is a condition such as has('./Body/order') or header('SOAPAction') == 'order'",
 			line)
 	}
+
 	m.program = program
+
 	return m, nil
 }
 
@@ -66,22 +73,26 @@ func (m *match) environment(doc *etree.Document, headers map[string][]string) ma
 		}
 		return nil
 	}
+
 	first := func(values []string) any {
 		if len(values) == 0 {
 			return nil
 		}
 		return values[0]
 	}
+
 	return map[string]any{
-		"text":   func(path string) any { return first(values(path)) },
-		"texts":  func(path string) []string { return append([]string{}, values(path)...) },
-		"has":    func(path string) bool { return len(values(path)) > 0 },
-		"header": func(name string) any { return first(headers[textproto.CanonicalMIMEHeaderKey(name)]) },
+		"text":  func(path string) any { return first(values(path)) },
+		"texts": func(path string) []string { return append([]string{}, values(path)...) },
+		"has":   func(path string) bool { return len(values(path)) > 0 },
+		"header": func(name string) any {
+			return first(headers[textproto.CanonicalMIMEHeaderKey(name)])
+		},
 	}
 }
 
-// matchCalls visits a condition. It compiles the paths, and refuses what could take long: a condition
-// runs for each message, before its contract is known.
+// matchCalls visits a condition. It compiles the paths, and refuses what could take long: a
+// condition runs for each message, before its contract is known.
 type matchCalls struct {
 	match    *match
 	problems []error
@@ -91,42 +102,52 @@ type matchCalls struct {
 func (c *matchCalls) Visit(node *ast.Node) {
 	switch n := (*node).(type) {
 	case *ast.PredicateNode:
-		c.problems = append(c.problems, errors.New("a condition has no loops such as any(…) and filter(…)"))
+		c.problems = append(c.problems,
+			errors.New("a condition has no loops such as any(…) and filter(…)"))
 	case *ast.CallNode:
 		name, isName := n.Callee.(*ast.IdentifierNode)
-		if !isName || !slices.Contains([]string{"text", "texts", "has"}, name.Value) || len(n.Arguments) != 1 {
+		if !isName || !slices.Contains([]string{"text", "texts", "has"}, name.Value) ||
+			len(n.Arguments) != 1 {
 			return
 		}
+
 		given, isText := n.Arguments[0].(*ast.StringNode)
 		if !isText {
-			c.problems = append(c.problems, fmt.Errorf("the path of %s must be written out in quotes", name.Value))
+			c.problems = append(c.problems,
+				fmt.Errorf("the path of %s must be written out in quotes", name.Value))
 			return
 		}
+
 		p, err := compileSelection(Selection{Path: given.Value})
 		if err != nil {
 			c.problems = append(c.problems, err)
 			return
 		}
+
 		c.match.paths[given.Value] = p
 	}
 }
 
 // holds reports whether the condition holds. The reason says why it does not; "" = it is false.
-func (m *match) holds(doc *etree.Document, headers map[string][]string) (holds bool, reason string) {
+func (m *match) holds(doc *etree.Document, headers map[string][]string) (holds bool,
+	reason string) {
 	for _, p := range m.paths {
 		if problems := p.checkNested(doc); len(problems) > 0 {
 			return false, problems[0].Message
 		}
 	}
+
 	result, err := expr.Run(m.program, m.environment(doc, headers))
 	if err != nil {
 		line, _, _ := strings.Cut(err.Error(), "\n")
 		return false, line
 	}
+
 	holds, isBool := result.(bool)
 	if !isBool {
 		return false, "its value is neither true nor false"
 	}
+
 	return holds, ""
 }
 
@@ -140,6 +161,7 @@ func (s *Set) findCandidates(root qualifiedName) (found []*compiledContract) {
 			}
 		}
 	}
+
 	return found
 }
 
@@ -148,36 +170,45 @@ func needsOf(candidates []*compiledContract) (merged needs) {
 	if len(candidates) == 1 {
 		return candidates[0].needs
 	}
+
 	for _, c := range candidates {
 		merged.merge(c.needs)
 	}
 	return merged
 }
 
-// chooseContract returns the first candidate that takes the document. If none does, it returns nil and
-// a problem for each condition that does not hold.
-func chooseContract(ctx context.Context, candidates []*compiledContract, one *scanned) (*compiledContract,
-	[]weir.Problem) {
+// chooseContract returns the first candidate that takes the document. If none does, it returns nil
+// and a problem for each condition that does not hold.
+func chooseContract(ctx context.Context, candidates []*compiledContract,
+	one *scanned) (*compiledContract, []weir.Problem) {
 	var problems []weir.Problem
 	for _, c := range candidates {
 		if c.match == nil {
 			return c, nil
 		}
+
 		holds, reason := c.match.holds(one.doc, weir.HeadersOf(ctx))
 		if holds {
 			return c, nil
 		}
-		message := fmt.Sprintf("contract %s does not take the message, because its match does not hold: %s", c.def.Name,
+
+		message := fmt.Sprintf(
+			"contract %s does not take the message, because its match does not hold: %s",
+			c.def.Name,
 			truncateAt(c.match.source, maxShownMatch))
+
 		if reason != "" {
 			message += fmt.Sprintf(" (%s)", truncate(reason))
 		}
+
 		problems = append(problems, weir.Problem{Path: "/", Rule: "match", Message: message})
 	}
+
 	if len(problems) == 0 {
 		problems = []weir.Problem{{Path: "/", Rule: "contract",
 			Message: "no contract accepts the root element " + truncate(one.root.String())}}
 	}
+
 	return nil, problems
 }
 

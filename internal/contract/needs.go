@@ -6,23 +6,26 @@ import (
 	"strings"
 )
 
-// needs are the parts of a document that a contract's paths can select or traverse. The scanner checks all other parts,
-// but does not add them to the tree, because a tree of the whole document takes up to 30 times the body's memory. The
-// zero value needs only the root element.
+// needs are the parts of a document that a contract's paths can select or traverse. The scanner
+// checks all other parts, but does not add them to the tree, because a tree of the whole document
+// takes up to 30 times the body's memory. The zero value needs only the root element.
 type needs struct {
-	all          bool            // all elements, because a path traverses elements that it does not name
+	// all elements, because a path traverses elements that it does not name
+	all          bool
 	elements     map[string]bool // by local name
 	attributes   map[string]bool // by local name
 	declarations bool            // declarations of namespaces
-	markup       bool            // all attributes, because the XML of an element is read, not only its text
-	texts        map[string]bool // elements whose text is read, by local name
-	allTexts     bool            // the text of each element
+	// all attributes, because the XML of an element is read, not only its text
+	markup   bool
+	texts    map[string]bool // elements whose text is read, by local name
+	allTexts bool            // the text of each element
 }
 
 // needsText reports whether the text of an element is read, and so the text of all elements in it.
 func (n *needs) needsText(local string) bool { return n.allTexts || n.markup || n.texts[local] }
 
-// addText adds the need of the elements that a path selects. The parameter selector is the path's last step.
+// addText adds the need of the elements that a path selects. The parameter selector is the path's
+// last step.
 func (n *needs) addText(selector string) {
 	switch selector {
 	case "", "*", ".", "..":
@@ -47,8 +50,8 @@ func (n *needs) needsAttribute(given xml.Name) bool {
 	return n.attributes[given.Local]
 }
 
-// addStep adds the needs of one step of a path. The selector is empty for the step //. The steps // and * need every
-// element.
+// addStep adds the needs of one step of a path. The selector is empty for the step //. The steps //
+// and * need every element.
 func (n *needs) addStep(selector string) {
 	switch selector {
 	case "", "*":
@@ -69,9 +72,9 @@ func (n *needs) addAttribute(given string) {
 	n.attributes[localName(given)] = true
 }
 
-// addCondition adds the needs of a filter's condition. A condition on an element's text or children needs every
-// element. For etree, the text of an element ends at its first child; if the tree lacked the child, the text would be
-// longer.
+// addCondition adds the needs of a filter's condition. A condition on an element's text or children
+// needs every element. For etree, the text of an element ends at its first child; if the tree
+// lacked the child, the text would be longer.
 func (n *needs) addCondition(condition string) {
 	if attr, ok := strings.CutPrefix(condition, "@"); ok {
 		attr, _, _ = strings.Cut(attr, "=")
@@ -89,13 +92,16 @@ func (n *needs) merge(more needs) {
 	if n.texts == nil {
 		n.texts = map[string]bool{}
 	}
+
 	maps.Copy(n.texts, more.texts)
 	if n.elements == nil {
 		n.elements = map[string]bool{}
 	}
+
 	if n.attributes == nil {
 		n.attributes = map[string]bool{}
 	}
+
 	maps.Copy(n.elements, more.elements)
 	maps.Copy(n.attributes, more.attributes)
 }

@@ -21,9 +21,11 @@ func busySet(t *testing.T) *Set {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if !s.memory.TryAcquire(10) || s.memory.TryAcquire(1) {
 		t.Fatal("the set's memory is not 10 bytes, want exactly 10")
 	}
+
 	return s
 }
 
@@ -54,10 +56,14 @@ func TestSet_Accept_WaitsForMemoryAndReleasesIt(t *testing.T) {
 				answers <- err
 			}()
 		}
+
 		synctest.Wait()
+
 		if len(answers) != 0 {
-			t.Fatalf("%d of %d calls of Accept returned while no memory was free, want none", len(answers), len(bodies))
+			t.Fatalf("%d of %d calls of Accept returned while no memory was free, want none",
+				len(answers), len(bodies))
 		}
+
 		s.memory.Release(10)
 		kinds := map[weir.Kind]int{}
 		for range bodies {
@@ -65,9 +71,11 @@ func TestSet_Accept_WaitsForMemoryAndReleasesIt(t *testing.T) {
 				kinds[weir.KindOf(err)]++
 			}
 		}
+
 		if kinds[weir.Malformed] != 2 || kinds[weir.Invalid] != 1 || len(kinds) != 2 {
 			t.Errorf("got %v, want Malformed 2, Invalid 1 and no other", kinds)
 		}
+
 		if !s.memory.TryAcquire(10) {
 			t.Error("TryAcquire(10) failed after all calls of Accept returned, want all 10 bytes free again")
 		}
@@ -81,6 +89,7 @@ func TestRule_CheckValue_RefusesUncheckableValues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r := rule{path: p, tag: "len=abc"}
 	if found, isBroken := r.checkValue("x", false); !isBroken || found.Rule != "len=abc" {
 		t.Errorf("got %+v, want a problem of Rule len=abc", found)

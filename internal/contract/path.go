@@ -11,18 +11,19 @@ import (
 	"github.com/beevik/etree"
 )
 
-// path is an etree path, split into steps. Each step selects each element only once. etree itself can list an element
-// several times, for example once for each child that a filter matches. With a hostile body, etree would list billions
-// of elements.
+// path is an etree path, split into steps. Each step selects each element only once. etree itself
+// can list an element several times, for example once for each child that a filter matches. With a
+// hostile body, etree would list billions of elements.
 type path struct {
 	given    string
 	absolute bool // true = begins at the document; false = begins at the root element
 	steps    []step
-	first    string // name in the first step, without prefix; empty if the path does not begin with a single /
-	space    string // prefix of attr; unused if namespace is not nil
-	attr     string // name of the attribute that the last step selects; empty = the element's text
-	// namespace is the uri of a last step @{uri}local. If namespace is nil, the last step selects the attribute by its
-	// prefix (see space).
+	// name in the first step, without prefix; empty if the path does not begin with a single /
+	first string
+	space string // prefix of attr; unused if namespace is not nil
+	attr  string // name of the attribute that the last step selects; empty = the element's text
+	// namespace is the uri of a last step @{uri}local. If namespace is nil, the last step selects
+	// the attribute by its prefix (see space).
 	namespace *string
 	needs     needs
 }
@@ -34,16 +35,19 @@ type step struct {
 	filters      []filter
 }
 
-// filter selects the element at position. If position is 0, the filter selects the elements that meet condition.
+// filter selects the element at position. If position is 0, the filter selects the elements that
+// meet condition.
 type filter struct {
 	position  int // from 1; a negative position counts backwards from the last element, which is -1
 	condition etree.Path
 }
 
 var (
-	nextStep    = regexp.MustCompile(`^((?:@?\{[^{}]*\})?[^/\[\]{}]*)((?:\[(?:[^\[\]'"]|'[^']*'|"[^"]*")*\])*)(/|$)`)
-	brackets    = regexp.MustCompile(`\[((?:[^\[\]'"]|'[^']*'|"[^"]*")*)\]`)
-	stepNames   = regexp.MustCompile(`^(|\.|\.\.|\*|[\pL_][\pL\pM\pN._-]*(:[\pL_][\pL\pM\pN._-]*)?)$`)
+	nextStep = regexp.MustCompile(
+		`^((?:@?\{[^{}]*\})?[^/\[\]{}]*)((?:\[(?:[^\[\]'"]|'[^']*'|"[^"]*")*\])*)(/|$)`)
+	brackets  = regexp.MustCompile(`\[((?:[^\[\]'"]|'[^']*'|"[^"]*")*)\]`)
+	stepNames = regexp.MustCompile(
+		`^(|\.|\.\.|\*|[\pL_][\pL\pM\pN._-]*(:[\pL_][\pL\pM\pN._-]*)?)$`)
 	attribute   = regexp.MustCompile(`^@(?:([\pL_][\pL\pM\pN._-]*):)?([\pL_][\pL\pM\pN._-]*)$`)
 	inNamespace = regexp.MustCompile(`^(@?)\{([^{}\s]*)\}([\pL_][\pL\pM\pN._-]*)$`)
 	wholeNumber = regexp.MustCompile(`^-?[0-9]{1,6}$`)
@@ -54,6 +58,7 @@ func compilePath(given string) (*path, error) {
 	if given == "" {
 		return nil, nil
 	}
+
 	p := &path{given: given}
 	rest, absolute := strings.CutPrefix(given, "/")
 	p.absolute = absolute
@@ -63,26 +68,31 @@ func compilePath(given string) (*path, error) {
 		if m == nil {
 			return nil, fmt.Errorf("path %q: brackets or quotes do not match", given)
 		}
+
 		rest, more = rest[len(m[0]):], m[3] == "/"
 		if err := p.addStep(m[1], m[2], more); err != nil {
 			return nil, fmt.Errorf("path %q: %w", given, err)
 		}
+
 		last = m[1]
 	}
+
 	if p.attr == "" {
 		p.needs.addText(last[strings.IndexByte(last, '}')+1:])
 	}
+
 	return p, nil
 }
 
-// addStep adds a step to the path. The parameter more is true if further steps follow. Only the last step can select an
-// attribute.
+// addStep adds a step to the path. The parameter more is true if further steps follow. Only the
+// last step can select an attribute.
 func (p *path) addStep(name, filters string, more bool) error {
 	var namespace *string
 	if n := inNamespace.FindStringSubmatch(name); n != nil {
 		name, namespace = n[1]+n[3], &n[2]
 		p.needs.declarations = true
 	}
+
 	if a := attribute.FindStringSubmatch(name); a != nil && filters == "" && !more {
 		p.space, p.attr, p.namespace = a[1], a[2], namespace
 		p.needs.addAttribute(p.attr)
@@ -90,16 +100,21 @@ func (p *path) addStep(name, filters string, more bool) error {
 		p.absolute = p.absolute && len(p.steps) > 0
 		return nil
 	}
+
 	if !stepNames.MatchString(name) {
 		if strings.Contains(name, "|") {
-			return fmt.Errorf("%q is not a step; several paths are a list, such as [./@slug, ./@lang]", name)
+			return fmt.Errorf(
+				"%q is not a step; several paths are a list, such as [./@slug, ./@lang]", name)
 		}
 		return fmt.Errorf("%q is not a step", name)
 	}
+
 	if name == "" && (!more || filters != "") {
 		return errors.New("a step is empty")
 	}
+
 	p.needs.addStep(name)
+
 	if p.absolute && len(p.steps) == 0 {
 		_, local, hasPrefix := strings.Cut(name, ":")
 		p.first = name
@@ -107,6 +122,7 @@ func (p *path) addStep(name, filters string, more bool) error {
 			p.first = local
 		}
 	}
+
 	s := step{isDescendant: name == "", namespace: namespace}
 	var err error
 	if !s.isDescendant {
@@ -114,31 +130,39 @@ func (p *path) addStep(name, filters string, more bool) error {
 			return err
 		}
 	}
+
 	for _, m := range brackets.FindAllStringSubmatch(filters, -1) {
 		f, err := compileFilter(m[1])
 		if err != nil {
 			return err
 		}
+
 		if f.position == 0 {
 			p.needs.addCondition(m[1])
 		}
+
 		s.filters = append(s.filters, f)
 	}
+
 	p.steps = append(p.steps, s)
+
 	return nil
 }
 
-// checkRoot returns an error if the path begins with / and its first step cannot match the root element. Such a path
-// selects nothing in any message.
+// checkRoot returns an error if the path begins with / and its first step cannot match the root
+// element. Such a path selects nothing in any message.
 func (p *path) checkRoot(root string) error {
 	_, local, isQualified := strings.Cut(root, "}")
 	if !isQualified {
 		local = root
 	}
+
 	if p == nil || !p.absolute || slices.Contains([]string{"", "*", ".", "..", local}, p.first) {
 		return nil
 	}
-	return fmt.Errorf("path %q starts at the document, whose only element is %s: write .%s", p.given, local, p.given)
+
+	return fmt.Errorf("path %q starts at the document, whose only element is %s: write .%s",
+		p.given, local, p.given)
 }
 
 func compileFilter(given string) (f filter, err error) {
@@ -149,12 +173,14 @@ func compileFilter(given string) (f filter, err error) {
 		}
 		return f, err
 	}
+
 	f.condition, err = etree.CompilePath(".[" + given + "]")
 	return f, err
 }
 
-// trimSpace removes XML's white space around a value. It keeps any other space, because the CMS reads such space as a
-// part of the value: two keys that differ only in such a space are different keys.
+// trimSpace removes XML's white space around a value. It keeps any other space, because the CMS
+// reads such space as a part of the value: two keys that differ only in such a space are different
+// keys.
 func trimSpace(value string) string { return strings.Trim(value, " \t\r\n") }
 
 // placedValue is a selected value with its place in the document.
@@ -174,7 +200,8 @@ func (p *path) selectPlacedValues(doc *etree.Document) []placedValue {
 	return out
 }
 
-// visitValues calls visit with each selected value, in the order of the document, until visit returns false.
+// visitValues calls visit with each selected value, in the order of the document, until visit
+// returns false.
 func (p *path) visitValues(doc *etree.Document, visit func(placedValue) bool) {
 	spaces := namespaces{}
 	for _, e := range p.selectPlaces(doc) {
@@ -184,8 +211,10 @@ func (p *path) visitValues(doc *etree.Document, visit func(placedValue) bool) {
 			}
 			continue
 		}
+
 		for _, a := range e.Attr { // not SelectAttr: SelectAttr("id") also finds the attribute x:id
-			if a.Key == p.attr && p.isInSpace(e, a, spaces) && !visit(placedValue{e, a.FullKey(), trimSpace(a.Value)}) {
+			if a.Key == p.attr && p.isInSpace(e, a, spaces) &&
+				!visit(placedValue{e, a.FullKey(), trimSpace(a.Value)}) {
 				return
 			}
 		}
@@ -214,18 +243,21 @@ func (p *path) selectPlaces(doc *etree.Document) []*etree.Element {
 	if p.absolute {
 		start = &doc.Element
 	}
+
 	found, spaces := []*etree.Element{start}, namespaces{}
 	for _, s := range p.steps {
 		found = s.selectElements(found, spaces)
 	}
+
 	if p.hasDescendants() && len(found) > 1 {
 		sortByPlace(found, doc)
 	}
+
 	return found
 }
 
-// hasDescendants reports whether the path has the step //. Without //, all selected elements have the same depth, so
-// they are already in the order of the document.
+// hasDescendants reports whether the path has the step //. Without //, all selected elements have
+// the same depth, so they are already in the order of the document.
 func (p *path) hasDescendants() bool {
 	return slices.ContainsFunc(p.steps, func(s step) bool { return s.isDescendant })
 }
@@ -248,10 +280,13 @@ func (s *step) selectElements(given []*etree.Element, spaces namespaces) []*etre
 			out = appendDescendants(e, seen, out)
 			continue
 		}
+
 		named := e.FindElementsPath(s.selector)
 		if s.namespace != nil {
-			named = slices.DeleteFunc(named, func(e *etree.Element) bool { return spaces.ofElement(e) != *s.namespace })
+			named = slices.DeleteFunc(named,
+				func(e *etree.Element) bool { return spaces.ofElement(e) != *s.namespace })
 		}
+
 		for _, found := range s.applyFilters(named) {
 			if !seen[found] {
 				seen[found] = true
@@ -259,6 +294,7 @@ func (s *step) selectElements(given []*etree.Element, spaces namespaces) []*etre
 			}
 		}
 	}
+
 	return out
 }
 
@@ -275,26 +311,32 @@ func (f *filter) keepMatching(found []*etree.Element) []*etree.Element {
 		if f.position < 0 {
 			at = len(found) + f.position
 		}
+
 		if at < 0 || at >= len(found) {
 			return nil
 		}
+
 		return found[at : at+1]
 	}
+
 	var out []*etree.Element
 	for _, e := range found {
 		if e.FindElementPath(f.condition) != nil {
 			out = append(out, e)
 		}
 	}
+
 	return out
 }
 
-// appendDescendants appends an element and its descendants. It skips an element in seen, because that element and its
-// descendants were appended before.
-func appendDescendants(e *etree.Element, seen map[*etree.Element]bool, out []*etree.Element) []*etree.Element {
+// appendDescendants appends an element and its descendants. It skips an element in seen, because
+// that element and its descendants were appended before.
+func appendDescendants(e *etree.Element, seen map[*etree.Element]bool,
+	out []*etree.Element) []*etree.Element {
 	if seen[e] {
 		return out
 	}
+
 	seen[e] = true
 	out = append(out, e)
 	for _, child := range e.Child {
@@ -302,5 +344,6 @@ func appendDescendants(e *etree.Element, seen map[*etree.Element]bool, out []*et
 			out = appendDescendants(c, seen, out)
 		}
 	}
+
 	return out
 }

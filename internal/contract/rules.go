@@ -36,26 +36,27 @@ func newValidator() *validator.Validate {
 	if err := v.RegisterValidation("timezone", isZone); err != nil {
 		panic(err) // cannot happen, because the tag's name is a valid constant
 	}
+
 	return v
 }
 
-// ioTags are the validator's tags that open files or resolve host names. Rules must not have these tags, because a
-// value from an upstream would choose the file or the host.
-var ioTags = []string{"file", "filepath", "dir", "dirpath", "image", "uds_exists", "unix_addr", "ip_addr", "ip4_addr",
-	"ip6_addr",
+// ioTags are the validator's tags that open files or resolve host names. Rules must not have these
+// tags, because a value from an upstream would choose the file or the host.
+var ioTags = []string{"file", "filepath", "dir", "dirpath", "image", "uds_exists", "unix_addr",
+	"ip_addr", "ip4_addr", "ip6_addr",
 	"tcp_addr", "tcp4_addr", "tcp6_addr", "udp_addr", "udp4_addr", "udp6_addr"}
 
-// structTags are the tags that need a struct, a list or another field. checkTag finds further such tags by their names:
-// tags that end in "field", or begin with "required_" or "excluded_".
-var structTags = []string{"dive", "keys", "endkeys", "structonly", "nostructlevel", "omitnil", "omitzero", "unique",
-	"validateFn",
+// structTags are the tags that need a struct, a list or another field. checkTag finds further such
+// tags by their names: tags that end in "field", or begin with "required_" or "excluded_".
+var structTags = []string{"dive", "keys", "endkeys", "structonly", "nostructlevel", "omitnil",
+	"omitzero", "unique", "validateFn",
 	"skip_unless", "fieldcontains", "fieldexcludes", "-"}
 
 // numberTags are the tags that a rule with the type "number" can have. All other tags check texts.
 var numberTags = []string{"omitempty", "min", "max", "gt", "gte", "lt", "lte", "eq", "ne"}
 
-// probeValues are texts in many shapes. If a rule compares texts, checkTag checks these values with each tag of the
-// rule, so that an invalid parameter is found at startup.
+// probeValues are texts in many shapes. If a rule compares texts, checkTag checks these values with
+// each tag of the rule, so that an invalid parameter is found at startup.
 var probeValues = []string{"", "x", "1", "2006-01-02", "a@b.example", "http://b.example/", "Zm9v"}
 
 func compileRule(f Field) (rule, error) {
@@ -64,12 +65,14 @@ func compileRule(f Field) (rule, error) {
 	if r.path, err = compilePath(f.Path); err != nil {
 		return r, err
 	}
+
 	if r.path == nil {
 		return r, errors.New("path is missing")
 	}
 	if strings.TrimSpace(f.Rule) == "" {
 		return r, fmt.Errorf("path %q: rule is missing", f.Path)
 	}
+
 	switch f.Type {
 	case "", "text":
 	case "number":
@@ -77,35 +80,43 @@ func compileRule(f Field) (rule, error) {
 	default:
 		return r, fmt.Errorf("path %q: type is %q and must be text or number", f.Path, f.Type)
 	}
+
 	var tags []string
 	for tag := range strings.SplitSeq(f.Rule, ",") {
 		if tag == "required" {
 			r.required = true
 			continue
 		}
+
 		tags = append(tags, tag)
 		if err := r.checkTag(tag); err != nil {
 			return r, fmt.Errorf("path %q: rule %q: %w", f.Path, f.Rule, err)
 		}
 	}
+
 	r.tag = strings.Join(tags, ",")
 	if err := r.checkComparisons(); err != nil {
 		return r, fmt.Errorf("path %q: rule %q: %w", f.Path, f.Rule, err)
 	}
+
 	if _, err := r.findBroken(""); err != nil {
 		return r, fmt.Errorf("path %q: rule %q: %w", f.Path, f.Rule, err)
 	}
+
 	return r, nil
 }
 
-// checkComparisons refuses a rule that is meant for numbers, but that compares the length of the text. For example,
-// "numeric,gt=0" and "required,gt=0" would accept -5, because this text has two characters.
+// checkComparisons refuses a rule that is meant for numbers, but that compares the length of the
+// text. For example, "numeric,gt=0" and "required,gt=0" would accept -5, because this text has two
+// characters.
 func (r *rule) checkComparisons() error {
 	if r.isNumber {
 		return nil
 	}
+
 	var forDigits, comparison string
-	for part := range strings.FieldsFuncSeq(r.tag, func(c rune) bool { return c == ',' || c == '|' }) {
+	for part := range strings.FieldsFuncSeq(r.tag,
+		func(c rune) bool { return c == ',' || c == '|' }) {
 		switch name, limit, _ := strings.Cut(part, "="); name {
 		case "number", "numeric":
 			forDigits = name
@@ -113,13 +124,16 @@ func (r *rule) checkComparisons() error {
 			comparison = part
 			if count, err := strconv.ParseInt(limit, 10, 64); err == nil && count <= 0 {
 				return fmt.Errorf("%s compares the number of characters, which is never below 0; "+
-					"write type: number beside the rule, or min=1 for a text that is not empty", part)
+					"write type: number beside the rule, or min=1 for a text that is not empty",
+					part)
 			}
 		}
 	}
+
 	if forDigits == "" || comparison == "" {
 		return nil
 	}
+
 	return fmt.Errorf("%s compares the number of characters, not the number; "+
 		"write type: number beside the rule, and leave %s out", comparison, forDigits)
 }
@@ -131,8 +145,8 @@ func (r *rule) probeValues() []string {
 	return probeValues
 }
 
-// checkTag checks one part of a rule alone. In a whole rule, the validator reads a later part only if the value passes
-// the earlier parts. So an invalid parameter could stay unnoticed.
+// checkTag checks one part of a rule alone. In a whole rule, the validator reads a later part only
+// if the value passes the earlier parts. So an invalid parameter could stay unnoticed.
 func (r *rule) checkTag(tag string) error {
 	for alternative := range strings.SplitSeq(tag, "|") {
 		name, parameter, _ := strings.Cut(alternative, "=")
@@ -140,16 +154,19 @@ func (r *rule) checkTag(tag string) error {
 		case name == "":
 			return errors.New("a part of it is empty")
 		case slices.Contains(ioTags, name):
-			return fmt.Errorf("%s reads files or asks the network, which a message must not cause", name)
+			return fmt.Errorf("%s reads files or asks the network, which a message must not cause",
+				name)
 		case slices.Contains(structTags, name) || strings.HasSuffix(name, "field") ||
 			strings.HasPrefix(name, "required_") || strings.HasPrefix(name, "excluded_"):
 			return fmt.Errorf("%q does not apply to a single value", name)
 		case name == "oneof" && strings.TrimSpace(parameter) == "":
-			return errors.New("oneof has no values, so no message could keep the rule; write oneof=a b")
+			return errors.New(
+				"oneof has no values, so no message could keep the rule; write oneof=a b")
 		case r.isNumber && !slices.Contains(numberTags, name):
 			return fmt.Errorf("%s does not apply to a number; possible are %s", alternative,
 				strings.Join(numberTags, ", "))
 		}
+
 		single := rule{tag: alternative, isNumber: r.isNumber}
 		for _, value := range r.probeValues() {
 			if _, err := single.findBroken(value); err != nil {
@@ -157,35 +174,41 @@ func (r *rule) checkTag(tag string) error {
 			}
 		}
 	}
+
 	return nil
 }
 
 // decimal matches a number as XML Schema writes decimals and doubles, except INF and NaN.
 var decimal = regexp.MustCompile(`^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$`)
 
-// findBroken returns the first tag of the rule that a value breaks, or "" if the value breaks none. If a rule for
-// numbers gets a value that is not a number, findBroken returns "number". findBroken returns an error if the validator
-// cannot read the rule.
+// findBroken returns the first tag of the rule that a value breaks, or "" if the value breaks none.
+// If a rule for numbers gets a value that is not a number, findBroken returns "number". findBroken
+// returns an error if the validator cannot read the rule.
 func (r *rule) findBroken(value string) (broken string, err error) {
 	if !r.isNumber {
 		return findBrokenTag(value, r.tag)
 	}
+
 	text := strings.TrimSpace(value)
 	if text == "" && slices.Contains(strings.Split(r.tag, ","), "omitempty") {
 		return "", nil
 	}
+
 	number, err := strconv.ParseFloat(text, 64)
 	if err != nil || !decimal.MatchString(text) {
 		return "number", nil
 	}
+
 	// omitempty would skip the checks of the number 0, although the text "0" is not empty.
-	tag := strings.Join(slices.DeleteFunc(strings.Split(r.tag, ","), func(t string) bool { return t == "omitempty" }),
-		",")
+	tag := strings.Join(slices.DeleteFunc(strings.Split(r.tag, ","),
+		func(t string) bool { return t == "omitempty" }), ",")
+
 	return findBrokenTag(number, tag)
 }
 
-// findBrokenTag applies validator tags to a string or a float64. The validator panics if it cannot read a tag or a
-// parameter, or if a tag does not apply to the type. findBrokenTag returns such a panic as an error.
+// findBrokenTag applies validator tags to a string or a float64. The validator panics if it cannot
+// read a tag or a parameter, or if a tag does not apply to the type. findBrokenTag returns such a
+// panic as an error.
 func findBrokenTag(value any, tag string) (broken string, err error) {
 	if tag == "" {
 		return "", nil
@@ -195,15 +218,18 @@ func findBrokenTag(value any, tag string) (broken string, err error) {
 			err = explainPanic(tag, p)
 		}
 	}()
+
 	err = validate.Var(value, tag)
 	var found validator.ValidationErrors
 	if !errors.As(err, &found) {
 		return "", err
 	}
+
 	broken = found[0].Tag()
 	if found[0].Param() != "" {
 		broken += "=" + found[0].Param()
 	}
+
 	return broken, nil
 }
 
@@ -217,12 +243,15 @@ func explainPanic(tag string, panicked any) error {
 	case strings.Contains(said, "invalid syntax"):
 		return fmt.Errorf("%s needs a number", tag)
 	}
+
 	return errors.New(said)
 }
 
-// checkDocument returns a problem for each selected value that breaks the rule. If the rule requires a value, but all
-// values are missing or empty, checkDocument returns one problem for this, and no other problem.
-func (r *rule) checkDocument(doc *etree.Document, places *places, redacted redactedPlaces) []weir.Problem {
+// checkDocument returns a problem for each selected value that breaks the rule. If the rule
+// requires a value, but all values are missing or empty, checkDocument returns one problem for
+// this, and no other problem.
+func (r *rule) checkDocument(doc *etree.Document, places *places,
+	redacted redactedPlaces) []weir.Problem {
 	values := r.selectPlacedValues(doc)
 	if r.lacksRequired(values) {
 		problems := []weir.Problem{{Path: r.given, Rule: "required",
@@ -230,6 +259,7 @@ func (r *rule) checkDocument(doc *etree.Document, places *places, redacted redac
 		places.setPathPlace(problems, r.path, doc)
 		return problems
 	}
+
 	var problems []weir.Problem
 	for _, v := range values {
 		if problem, isBroken := r.checkValue(v.text, redacted.hasValue(v)); isBroken {
@@ -237,44 +267,53 @@ func (r *rule) checkDocument(doc *etree.Document, places *places, redacted redac
 			problems = append(problems, problem)
 		}
 	}
+
 	return problems
 }
 
 // lacksRequired reports whether the rule requires a value, but all values are empty.
 func (r *rule) lacksRequired(values []placedValue) bool {
 	return r.required &&
-		!slices.ContainsFunc(values, func(v placedValue) bool { return strings.TrimSpace(v.text) != "" })
+		!slices.ContainsFunc(values,
+			func(v placedValue) bool { return strings.TrimSpace(v.text) != "" })
 }
 
-// checkValue returns the problem of one value. If isRedacted is true, the problem does not repeat the value.
+// checkValue returns the problem of one value. If isRedacted is true, the problem does not repeat
+// the value.
 func (r *rule) checkValue(value string, isRedacted bool) (problem weir.Problem, isBroken bool) {
 	broken, err := r.findBroken(value)
 	if err != nil { // refuse a value that cannot be checked
 		broken = r.tag
 	}
+
 	if broken == "" {
 		return weir.Problem{}, false
 	}
+
 	if isRedacted {
 		return weir.Problem{Path: r.given, Rule: broken,
-			Message: fmt.Sprintf("%s must satisfy %s; its value is redacted", r.given, broken)}, true
+				Message: fmt.Sprintf("%s must satisfy %s; its value is redacted", r.given, broken)},
+			true
 	}
-	return weir.Problem{Path: r.given, Rule: broken, Message: r.given + " " + r.describeBroken(value, broken)}, true
+
+	return weir.Problem{Path: r.given, Rule: broken,
+		Message: r.given + " " + r.describeBroken(value, broken)}, true
 }
 
-// describeBroken returns the end of a sentence that begins with the rule's path, such as "is 9 and must be at least
-// 10".
+// describeBroken returns the end of a sentence that begins with the rule's path, such as "is 9 and
+// must be at least 10".
 func (r *rule) describeBroken(value, broken string) string {
 	name, limit, _ := strings.Cut(broken, "=")
-	words := map[string]string{"min": "at least", "gte": "at least", "max": "at most", "lte": "at most",
-		"gt": "more than", "lt": "less than", "len": "exactly"}
+	words := map[string]string{"min": "at least", "gte": "at least", "max": "at most",
+		"lte": "at most", "gt": "more than", "lt": "less than", "len": "exactly"}
 	switch comparison := words[name]; {
 	case name == "number" || name == "numeric":
 		return fmt.Sprintf("is %q, which is not a number (rule: %s)", truncate(value), name)
 	case comparison == "":
 		return fmt.Sprintf("is %q and must satisfy %s", truncate(value), broken)
 	case r.isNumber:
-		return fmt.Sprintf("is %s and must be %s %s", truncate(strings.TrimSpace(value)), comparison, limit)
+		return fmt.Sprintf("is %s and must be %s %s", truncate(strings.TrimSpace(value)),
+			comparison, limit)
 	default:
 		return fmt.Sprintf("is %q with %d characters, and must have %s %s", truncate(value),
 			utf8.RuneCountInString(value), comparison, limit)

@@ -23,9 +23,10 @@ func (n qualifiedName) String() string {
 	return "{" + n.uri + "}" + n.local
 }
 
-// scanner reads a document as a stream of tokens. It refuses a document at the first token that exceeds a limit. It
-// also refuses documents that are not well-formed but that encoding/xml accepts (wellformed.go). The scanner adds each
-// needed token to the tree right after the check, so that the document is read only once.
+// scanner reads a document as a stream of tokens. It refuses a document at the first token that
+// exceeds a limit. It also refuses documents that are not well-formed but that encoding/xml accepts
+// (wellformed.go). The scanner adds each needed token to the tree right after the check, so that
+// the document is read only once.
 type scanner struct {
 	text                string
 	decoder             *xml.Decoder
@@ -52,10 +53,10 @@ type openElement struct {
 	declared []string       // namespace prefixes that the element declares
 }
 
-// scanDocument returns the root element's name, and the tree of the document. The tree has only the parts that needsOf
-// returns for the root element.
-func scanDocument(text string, limits Limits, needsOf func(root qualifiedName) needs) (qualifiedName, *etree.Document,
-	error) {
+// scanDocument returns the root element's name, and the tree of the document. The tree has only the
+// parts that needsOf returns for the root element.
+func scanDocument(text string, limits Limits,
+	needsOf func(root qualifiedName) needs) (qualifiedName, *etree.Document, error) {
 	one, err := scanWithPlaces(text, limits, nil, needsOf)
 	if err != nil {
 		return qualifiedName{}, nil, err
@@ -71,30 +72,38 @@ type scanned struct {
 	doctype textRange // the document type declaration; the zero value if there is none
 }
 
-// scanWithPlaces does the work of scanDocument, and adds the position of each element in the tree to places.
+// scanWithPlaces does the work of scanDocument, and adds the position of each element in the tree
+// to places.
 func scanWithPlaces(text string, limits Limits, places *places,
 	needsOf func(root qualifiedName) needs) (*scanned, error) {
 	if places != nil {
 		places.text = text
 	}
-	s := &scanner{places: places, text: text, decoder: xml.NewDecoder(strings.NewReader(text)), limits: limits,
-		elementsLeft:        limits.Elements,
-		mayExceedAttributes: strings.Count(text, "=") > limits.Attributes, namespaces: newNamespaceScope(),
-		needsOf: needsOf, doc: &etree.Document{}}
+
+	s := &scanner{places: places, text: text, decoder: xml.NewDecoder(strings.NewReader(text)),
+		limits: limits, elementsLeft: limits.Elements,
+		mayExceedAttributes: strings.Count(text, "=") > limits.Attributes,
+		namespaces:          newNamespaceScope(),
+		needsOf:             needsOf, doc: &etree.Document{}}
+
 	if at, r := findForbiddenCharacter(text); at >= 0 {
 		return nil, s.errorAt(at, fmt.Sprintf("the character %U is not allowed in XML", r))
 	}
+
 	for {
 		start := int(s.decoder.InputOffset())
 		if s.mayExceedAttributes && countAttributes(text[start:]) > limits.Attributes {
-			return nil, s.errorAt(start, fmt.Sprintf("an element has more than %d attributes", limits.Attributes))
+			return nil, s.errorAt(start,
+				fmt.Sprintf("an element has more than %d attributes", limits.Attributes))
 		}
+
 		if strings.HasPrefix(text[start:], doctypeStart) {
 			// The decoder would read an internal subset to its end.
 			if problem := describeDoctype(text[start:]); problem != "" {
 				return nil, s.errorAt(start, problem)
 			}
 		}
+
 		s.start = start
 		token, err := s.decoder.RawToken()
 		end := int(s.decoder.InputOffset())
@@ -105,22 +114,26 @@ func scanWithPlaces(text string, limits Limits, places *places,
 		if err != nil {
 			return nil, s.errorAt(end, describeSyntaxError(err, s.doctype.found))
 		}
+
 		if problem := s.checkToken(token, text[start:end]); problem != "" {
 			return nil, s.errorAt(start, problem)
 		}
 	}
+
 	switch {
 	case len(s.open) > 0:
 		return nil, s.errorAt(len(text),
-			fmt.Sprintf("element <%s> is not closed", quoted(formatRawName(s.open[len(s.open)-1].raw))))
+			fmt.Sprintf("element <%s> is not closed",
+				quoted(formatRawName(s.open[len(s.open)-1].raw))))
 	case !s.hasRoot:
 		return nil, s.errorAt(len(text), "there is no element")
 	}
+
 	return &scanned{text, s.root, s.doc, s.doctypeAt}, nil
 }
 
-// checkToken checks a token, and adds the token to the tree if it is needed. The parameter raw is the token as the
-// document has it. checkToken returns the token's problem, or an empty string.
+// checkToken checks a token, and adds the token to the tree if it is needed. The parameter raw is
+// the token as the document has it. checkToken returns the token's problem, or an empty string.
 func (s *scanner) checkToken(token xml.Token, raw string) string {
 	switch t := token.(type) {
 	case xml.StartElement:
@@ -135,24 +148,29 @@ func (s *scanner) checkToken(token xml.Token, raw string) string {
 		if len(s.open) > 0 && s.open[len(s.open)-1].holder != nil {
 			s.open[len(s.open)-1].holder.AddChild(etree.NewText(string(t)))
 		}
+
 	case xml.Directive:
 		problem := s.doctype.readDirective(raw, s.hasRoot)
 		s.doctypeAt = textRange{s.start, s.end}
 		return problem
+
 	case xml.ProcInst:
 		if problem := checkInstruction(t.Target, raw); problem != "" {
 			return problem
 		}
+
 		if parent := s.currentParent(); parent != nil && s.needs.all {
-			// The tree needs the instruction, because etree ends an element's text at an instruction. The tree does not
-			// need the instruction's content.
+			// The tree needs the instruction, because etree ends an element's text at an
+			// instruction. The tree does not need the instruction's content.
 			parent.AddChild(etree.NewProcInst(t.Target, ""))
 		}
 	}
+
 	return ""
 }
 
-// currentParent returns the element of the tree that gets the next content, or nil if the content is not needed.
+// currentParent returns the element of the tree that gets the next content, or nil if the content
+// is not needed.
 func (s *scanner) currentParent() *etree.Element {
 	if len(s.open) == 0 {
 		return &s.doc.Element
@@ -160,51 +178,63 @@ func (s *scanner) currentParent() *etree.Element {
 	return s.open[len(s.open)-1].tree
 }
 
-// appendElement adds an element to the tree. If the element is not needed, appendElement returns nil.
+// appendElement adds an element to the tree. If the element is not needed, appendElement returns
+// nil.
 func (s *scanner) appendElement(t xml.StartElement) *etree.Element {
 	parent := s.currentParent()
 	if parent == nil || len(s.open) > 0 && !s.needs.needsElement(t.Name.Local) {
 		return nil
 	}
+
 	e := &etree.Element{Space: t.Name.Space, Tag: t.Name.Local}
 	for _, a := range t.Attr {
 		if s.needs.needsAttribute(a.Name) {
-			e.Attr = append(e.Attr, etree.Attr{Space: a.Name.Space, Key: a.Name.Local, Value: a.Value})
+			e.Attr = append(e.Attr,
+				etree.Attr{Space: a.Name.Space, Key: a.Name.Local, Value: a.Value})
 		}
 	}
+
 	parent.AddChild(e)
 	s.places.beginElement(e, s.start, s.end)
+
 	return e
 }
 
-// findHolder returns the element of the tree that gets the texts in a new element, or nil if no path reads them. The
-// parameter tree is the new element, or nil if it is not in the tree: then the element around it that is in the tree
-// gets the texts, because they belong to its text, and one element that marks it as mixed content.
+// findHolder returns the element of the tree that gets the texts in a new element, or nil if no
+// path reads them. The parameter tree is the new element, or nil if it is not in the tree: then the
+// element around it that is in the tree gets the texts, because they belong to its text, and one
+// element that marks it as mixed content.
 func (s *scanner) findHolder(tree *etree.Element, local string) *etree.Element {
 	var around *etree.Element
 	if len(s.open) > 0 {
 		around = s.open[len(s.open)-1].holder
 	}
+
 	switch {
 	case tree != nil && (around != nil || s.needs.needsText(local)):
 		return tree
 	case tree == nil && around != nil && !hasElements(around):
-		around.AddChild(&etree.Element{Tag: local}) // no path selects it, because no path needs its name
+		// no path selects it, because no path needs its name
+		around.AddChild(&etree.Element{Tag: local})
 	}
+
 	return around
 }
 
-// checkText returns the problem of a text, or an empty string. The parameter raw is the text as the document has it.
-// Outside the root element, XML allows only plain white space: no CDATA section and no reference.
+// checkText returns the problem of a text, or an empty string. The parameter raw is the text as the
+// document has it. Outside the root element, XML allows only plain white space: no CDATA section
+// and no reference.
 func (s *scanner) checkText(raw string) string {
 	switch {
 	case len(s.open) == 0 && !s.hasRoot && trimSpace(raw) != "":
-		return fmt.Sprintf("there is text before the root element: %s", quoted(strconv.Quote(shorten(trimSpace(raw)))))
+		return fmt.Sprintf("there is text before the root element: %s",
+			quoted(strconv.Quote(shorten(trimSpace(raw)))))
 	case len(s.open) == 0 && strings.Trim(raw, " \t\r\n") != "":
 		return "there is text after the root element"
 	case strings.HasPrefix(raw, "<![CDATA["):
 		return ""
 	}
+
 	return checkReferences(raw)
 }
 
@@ -215,23 +245,29 @@ func (s *scanner) startElement(t xml.StartElement) string {
 	if len(s.open)+1 > s.limits.Depth {
 		return fmt.Sprintf("elements are nested more than %d deep", s.limits.Depth)
 	}
+
 	if s.elementsLeft--; s.elementsLeft < 0 {
 		return "there are too many elements"
 	}
+
 	declared, problem := s.namespaces.declarePrefixes(t.Attr)
 	if problem != "" {
 		return problem
 	}
+
 	uri, problem := s.namespaces.lookUpNamespace(t.Name)
 	if problem != "" {
 		return problem
 	}
+
 	if !s.hasRoot {
 		s.root, s.hasRoot = qualifiedName{uri, t.Name.Local}, true
 		s.needs = s.needsOf(s.root)
 	}
+
 	tree := s.appendElement(t)
 	s.open = append(s.open, openElement{t.Name, tree, s.findHolder(tree, t.Name.Local), declared})
+
 	return s.namespaces.checkAttributes(t.Attr)
 }
 
@@ -239,14 +275,17 @@ func (s *scanner) endElement(t xml.EndElement) string {
 	if len(s.open) == 0 {
 		return fmt.Sprintf("</%s> closes nothing", quoted(formatRawName(t.Name)))
 	}
+
 	last := s.open[len(s.open)-1]
 	if last.raw != t.Name {
 		return fmt.Sprintf("element <%s> is closed by </%s>", quoted(formatRawName(last.raw)),
 			quoted(formatRawName(t.Name)))
 	}
+
 	s.namespaces.dropPrefixes(last.declared)
 	s.places.endElement(last.tree, s.start)
 	s.open = s.open[:len(s.open)-1]
+
 	return ""
 }
 
@@ -258,13 +297,15 @@ func formatRawName(n xml.Name) string {
 	return truncate(n.Space + ":" + n.Local)
 }
 
-// describeSyntaxError returns the problem of a token that the decoder does not read. hasDoctype is true if the document
-// has a document type declaration, so that the sender's DTD can declare an entity.
+// describeSyntaxError returns the problem of a token that the decoder does not read. hasDoctype is
+// true if the document has a document type declaration, so that the sender's DTD can declare an
+// entity.
 func describeSyntaxError(err error, hasDoctype bool) string {
 	var syntax *xml.SyntaxError
 	if !errors.As(err, &syntax) {
 		return "not well-formed"
 	}
+
 	entity, isEntity := strings.CutPrefix(syntax.Msg, "invalid character entity ")
 	switch {
 	case isEntity && strings.HasSuffix(entity, "(no semicolon)"):
@@ -276,32 +317,41 @@ func describeSyntaxError(err error, hasDoctype bool) string {
 		return fmt.Sprintf("there is no entity %s; XML knows only &amp; &lt; &gt; &quot; and &apos;",
 			quoted(truncate(entity)))
 	}
+
 	if slices.Contains(fixedSyntaxErrors, syntax.Msg) {
 		return syntax.Msg
 	}
+
 	for _, fixed := range []string{"invalid XML name: ", "illegal character code "} {
 		if words, has := strings.CutPrefix(syntax.Msg, fixed); has {
 			return fixed + quoted(truncate(words))
 		}
 	}
+
 	return "not well-formed: " + quoted(truncate(syntax.Msg))
 }
 
 // fixedSyntaxErrors are the messages of encoding/xml without a word of the document.
 var fixedSyntaxErrors = []string{
-	"unexpected EOF", "invalid UTF-8", "expected attribute name in element", "attribute name without = in element",
-	"unquoted or missing attribute value in element", "expected /> in element", "expected element name after <",
-	"expected element name after </", "unescaped < inside quoted string", "unescaped ]]> not in CDATA section",
-	"invalid sequence <!- not part of <!--", `invalid sequence "--" not allowed in comments`, "invalid <![ sequence",
+	"unexpected EOF", "invalid UTF-8", "expected attribute name in element",
+	"attribute name without = in element",
+	"unquoted or missing attribute value in element", "expected /> in element",
+	"expected element name after <",
+	"expected element name after </", "unescaped < inside quoted string",
+	"unescaped ]]> not in CDATA section",
+	"invalid sequence <!- not part of <!--", `invalid sequence "--" not allowed in comments`,
+	"invalid <![ sequence",
 	"expected target name after <?",
 }
 
-// lineColumn returns the line and column at the end of a text, from 1. The column counts characters.
+// lineColumn returns the line and column at the end of a text, from 1. The column counts
+// characters.
 func lineColumn(before string) (line, column int) {
 	last := before[strings.LastIndexByte(before, '\n')+1:]
 	return strings.Count(before, "\n") + 1, utf8.RuneCountInString(last) + 1
 }
 
 func (s *scanner) errorAt(offset int, problem string) error {
-	return malformedErrorAt("xml", s.limits.describeProblem(problem), s.text[:min(offset, len(s.text))])
+	return malformedErrorAt("xml", s.limits.describeProblem(problem),
+		s.text[:min(offset, len(s.text))])
 }

@@ -12,11 +12,13 @@ import (
 func TestSet_ShownFields(t *testing.T) {
 	t.Parallel()
 	s, err := contract.New([]contract.Definition{{Name: "article", Root: "article", Key: contract.KeyPaths{"./@path"},
-		Show: []contract.ShownField{{Name: "title", Path: "./head/title"}, {Name: "desk", Path: "./@desk"},
+		Show: []contract.ShownField{{Name: "title", Path: "./head/title"},
+			{Name: "desk", Path: "./@desk"},
 			{Name: "tag", Path: "./tag"}}}}, contract.Limits{MaxBody: 10_000})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for body, want := range map[string]map[string]string{
 		`<article path="/a" desk="sport"><head><title> A
 			title </title></head><tag></tag><tag>x</tag><tag>y</tag></article>`: {
@@ -28,12 +30,16 @@ func TestSet_ShownFields(t *testing.T) {
 			t.Errorf("%s: got %v and %v, want %v", body, m.Shown, err, want)
 		}
 	}
-	for _, long := range []string{strings.Repeat("ü", 150), strings.Repeat("x", 201), strings.Repeat("€", 3000)} {
-		m, err := s.Accept(t.Context(), "", []byte(`<article path="/a"><tag>`+long+`</tag></article>`))
-		if tag := m.Shown["tag"]; err != nil || len(tag) > 200 || len(tag) < 190 || !utf8.ValidString(tag) ||
+
+	for _, long := range []string{strings.Repeat("ü", 150), strings.Repeat("x", 201),
+		strings.Repeat("€", 3000)} {
+		m, err := s.Accept(t.Context(), "",
+			[]byte(`<article path="/a"><tag>`+long+`</tag></article>`))
+		if tag := m.Shown["tag"]; err != nil || len(tag) > 200 || len(tag) < 190 ||
+			!utf8.ValidString(tag) ||
 			!strings.HasSuffix(tag, "…") {
-			t.Errorf("a value of %d bytes became %d bytes, %q, %v; want at most 200 that end in …", len(long),
-				len(tag),
+			t.Errorf("a value of %d bytes became %d bytes, %q, %v; want at most 200 that end in …",
+				len(long), len(tag),
 				tag, err)
 		}
 	}
@@ -45,6 +51,7 @@ func TestNew_RefusesShownFields(t *testing.T) {
 	for i := range many {
 		many[i] = contract.ShownField{Name: string(rune('a' + i)), Path: "./x"}
 	}
+
 	for want, fields := range map[string][]contract.ShownField{
 		"may have 8":              many,
 		"show[0]: path is":        {{Name: "a"}},

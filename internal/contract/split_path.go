@@ -7,11 +7,12 @@ import (
 	"strings"
 )
 
-// SplitPath is a path whose selected elements are the parts of a document. A step is a name, prefix:name, {uri}name or
-// *. A step after // can match at any depth. If a path does not begin with /, its first step matches children of the
-// root element.
+// SplitPath is a path whose selected elements are the parts of a document. A step is a name,
+// prefix:name, {uri}name or *. A step after // can match at any depth. If a path does not begin
+// with /, its first step matches children of the root element.
 //
-// Other steps of contract paths are not allowed, because a Splitter must decide about an element at its start tag.
+// Other steps of contract paths are not allowed, because a Splitter must decide about an element at
+// its start tag.
 type SplitPath struct {
 	given string
 	steps []splitStep
@@ -31,7 +32,8 @@ const maxSplitSteps = 63
 // splitState says which steps of a path match an open element. Bit i is set in two cases:
 //
 //   - The first i steps of the path select the element.
-//   - The first i steps select an ancestor of the element, and the next step can match at any depth.
+//   - The first i steps select an ancestor of the element, and the next step can match at any
+//     depth.
 type splitState uint64
 
 // CompileSplitPath compiles a path.
@@ -41,27 +43,33 @@ func CompileSplitPath(given string) (*SplitPath, error) {
 	if !isAbsolute {
 		p.steps = append(p.steps, splitStep{local: "*"})
 	}
+
 	isDescendant := false
 	for more := true; more; {
 		m := nextStep.FindStringSubmatch(rest)
 		if m == nil || m[2] != "" {
 			return nil, p.newError("a step of a split path has no condition in brackets")
 		}
+
 		rest, more = rest[len(m[0]):], m[3] == "/"
 		if m[1] == "" && more && !isDescendant {
 			isDescendant = true
 			continue
 		}
+
 		s, err := parseSplitStep(m[1])
 		if err != nil {
 			return nil, p.newError(err.Error())
 		}
+
 		s.isDescendant, isDescendant = isDescendant, false
 		p.steps = append(p.steps, s)
 	}
+
 	if len(p.steps) > maxSplitSteps {
 		return nil, p.newError(fmt.Sprintf("it has more than %d steps", maxSplitSteps))
 	}
+
 	return p, nil
 }
 
@@ -79,16 +87,19 @@ func parseSplitStep(name string) (s splitStep, err error) {
 	if n := inNamespace.FindStringSubmatch(name); n != nil && n[1] == "" {
 		return splitStep{namespace: &n[2], local: n[3]}, nil
 	}
+
 	switch {
 	case name == "":
 		return s, errors.New("a step is empty")
 	case name == "." || name == ".." || !stepNames.MatchString(name):
 		return s, fmt.Errorf("%q is not a step of a split path", truncate(name))
 	}
+
 	prefix, local, hasPrefix := strings.Cut(name, ":")
 	if !hasPrefix {
 		return splitStep{local: name}, nil
 	}
+
 	return splitStep{prefix: prefix, local: local}, nil
 }
 
@@ -102,13 +113,16 @@ func (p *SplitPath) enterElement(s splitState, raw xml.Name, uri string) splitSt
 		if s&(1<<i) == 0 {
 			continue
 		}
+
 		if p.steps[i].isDescendant {
 			next |= 1 << i
 		}
+
 		if p.steps[i].matchesName(raw, uri) {
 			next |= 1 << (i + 1)
 		}
 	}
+
 	return next
 }
 

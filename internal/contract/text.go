@@ -18,6 +18,7 @@ func textOf(e *etree.Element) string {
 			return data.Data // the usual case needs no copy
 		}
 	}
+
 	var b strings.Builder
 	writeText(&b, e)
 	return b.String()
@@ -58,10 +59,12 @@ func spendText(e *etree.Element, left *int) bool {
 				return false
 			}
 		}
+
 		if *left < 0 {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -77,13 +80,14 @@ func firstElement(e *etree.Element) *etree.Element {
 	return nil
 }
 
-// checkNested returns the problem of a path that selects elements in each other whose texts together
-// are much longer than the document. An inner text belongs to each element around it, so 250 nested
-// elements would make 250 MB of a text of 1 MB.
+// checkNested returns the problem of a path that selects elements in each other whose texts
+// together are much longer than the document. An inner text belongs to each element around it, so
+// 250 nested elements would make 250 MB of a text of 1 MB.
 func (p *path) checkNested(doc *etree.Document) []weir.Problem {
 	if p == nil || p.attr != "" || !p.hasDescendants() {
 		return nil // all selected elements have the same depth, so none is in another one
 	}
+
 	found := p.selectPlaces(doc)
 	if len(found) < 2 {
 		return nil
@@ -94,10 +98,12 @@ func (p *path) checkNested(doc *etree.Document) []weir.Problem {
 	left := math.MaxInt - whole + maxContents
 	for _, e := range found {
 		if !spendText(e, &left) {
-			return []weir.Problem{{Path: p.given, Rule: "text", Message: fmt.Sprintf("%s selects elements "+
-				"in each other, and their texts together have over %d bytes more than the document",
-				p.given, maxContents)}}
+			return []weir.Problem{{Path: p.given, Rule: "text",
+				Message: fmt.Sprintf("%s selects elements "+
+					"in each other, and their texts together have over %d bytes more than the document",
+					p.given, maxContents)}}
 		}
 	}
+
 	return nil
 }

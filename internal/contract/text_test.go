@@ -27,26 +27,35 @@ func TestText_IsTheStringValue(t *testing.T) {
 	t.Parallel()
 	for content, want := range texts {
 		body := "<r><t id='1'>" + content + "</t><o>other</o></r>"
-		for _, path := range []string{"./t[1]", "./t[@id='1']", "./*[1]", "./t[1]/.", "./{}t[@id]", "/r/t[@id='1']"} {
+		for _, path := range []string{"./t[1]", "./t[@id='1']", "./*[1]", "./t[1]/.", "./{}t[@id]",
+			"/r/t[@id='1']"} {
 			set, err := contract.New([]contract.Definition{{Name: "r", Root: "r",
 				Show:   []contract.ShownField{{Name: "Text", Path: path}},
-				Fields: []contract.Field{{Path: path, Rule: "eq=never"}}}}, contract.Limits{MaxBody: 1 << 10})
+				Fields: []contract.Field{{Path: path, Rule: "eq=never"}}}},
+				contract.Limits{MaxBody: 1 << 10})
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			extractor, err := contract.NewExtractor([]contract.Selection{{Path: path}})
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			values, err := set.Extract(t.Context(), extractor, xml, []byte(body))
 			if err != nil || len(values[0]) != 1 || values[0][0] != want {
 				t.Errorf("%s of %s: extracted %q, %v; want %q", path, content, values, err, want)
 			}
+
 			found, err := set.Check(t.Context(), xml, []byte(body))
-			if shown := strings.Join(strings.Fields(want), " "); err != nil || found.Message.Shown["Text"] != shown {
-				t.Errorf("%s of %s: shown %q, %v; want %q", path, content, found.Message.Shown, err, shown)
+			if shown := strings.Join(strings.Fields(want), " "); err != nil ||
+				found.Message.Shown["Text"] != shown {
+				t.Errorf("%s of %s: shown %q, %v; want %q", path, content, found.Message.Shown,
+					err, shown)
 			}
-			if _, err = set.Accept(t.Context(), xml, []byte(body)); weir.KindOf(err) != weir.Invalid {
+
+			if _, err = set.Accept(t.Context(), xml, []byte(body)); weir.KindOf(err) !=
+				weir.Invalid {
 				t.Errorf("%s of %s: got %v, want the rule to refuse the text", path, content, err)
 			}
 
@@ -54,8 +63,10 @@ func TestText_IsTheStringValue(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			p, err := contract.CompileTreePath(path)
-			if got := slices.Collect(tree.Texts(p)); err != nil || !slices.Equal(got, []string{want}) {
+			if got := slices.Collect(tree.Texts(p)); err != nil ||
+				!slices.Equal(got, []string{want}) {
 				t.Errorf("%s of %s: the tree has %q, %v; want %q", path, content, got, err, want)
 			}
 		}
@@ -70,10 +81,12 @@ func TestAccept_RefusesElementsInKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	plain := "<r><k>a</k><l>b</l><v>1</v><d>2030-01-31T08:00:00Z</d></r>"
 	if _, err := set.Accept(t.Context(), "", []byte(plain)); err != nil {
 		t.Fatal(err)
 	}
+
 	for change, want := range map[string]string{
 		"<k>a<i>b</i></k>":        "the part ./k of the ordering key has the element <i> in it, and must be plain text",
 		"<l>b<p/></l>":            "the part ./l of the ordering key has the element <p> in it, and must be plain text",
@@ -91,7 +104,8 @@ func TestAccept_RefusesElementsInKeys(t *testing.T) {
 // An inner text belongs to each element around it. The texts that one path selects are bounded.
 func TestText_OfNestedElementsIsBounded(t *testing.T) {
 	t.Parallel()
-	nested := "<a>" + strings.Repeat("<a>", 200) + strings.Repeat("x", 100<<10) + strings.Repeat("</a>", 200) + "</a>"
+	nested := "<a>" + strings.Repeat("<a>", 200) + strings.Repeat("x", 100<<10) +
+		strings.Repeat("</a>", 200) + "</a>"
 	define := func(d contract.Definition) *contract.Set {
 		d.Name, d.Root = "a", "a"
 		set, err := contract.New([]contract.Definition{d}, contract.Limits{MaxBody: 1 << 20})
@@ -100,6 +114,7 @@ func TestText_OfNestedElementsIsBounded(t *testing.T) {
 		}
 		return set
 	}
+
 	for name, d := range map[string]contract.Definition{
 		"Fields": {Fields: []contract.Field{{Path: ".//a", Rule: "required"}}},
 		"Show":   {Show: []contract.ShownField{{Name: "A", Path: ".//a"}}},
@@ -107,7 +122,8 @@ func TestText_OfNestedElementsIsBounded(t *testing.T) {
 		"Redact": {Redact: []string{".//a"}},
 	} {
 		_, err := define(d).Accept(t.Context(), "", []byte(nested))
-		if p := problemOf(t, err); p.Rule != "text" || !strings.Contains(p.Message, "selects elements in each other") {
+		if p := problemOf(t, err); p.Rule != "text" ||
+			!strings.Contains(p.Message, "selects elements in each other") {
 			t.Errorf("%s: got %v, want a refusal of nested elements", name, err)
 		}
 	}
@@ -116,12 +132,16 @@ func TestText_OfNestedElementsIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	set := define(contract.Definition{})
-	if _, err = set.Extract(t.Context(), extractor, xml, []byte(nested)); weir.KindOf(err) != weir.Malformed {
+	if _, err = set.Extract(t.Context(), extractor, xml, []byte(nested)); weir.KindOf(err) !=
+		weir.Malformed {
 		t.Errorf("extracted with the error %v, want Malformed", err)
 	}
+
 	// A few levels are usual, and elements beside each other have no limit.
-	for _, body := range []string{"<a><a>x<a>y</a></a></a>", "<a>" + strings.Repeat("<a>x</a>", 20_000) + "</a>"} {
+	for _, body := range []string{"<a><a>x<a>y</a></a></a>",
+		"<a>" + strings.Repeat("<a>x</a>", 20_000) + "</a>"} {
 		if _, err := set.Extract(t.Context(), extractor, xml, []byte(body)); err != nil {
 			t.Errorf("%.30s: got %v, want no error", body, err)
 		}
@@ -137,10 +157,13 @@ func TestRedact_HidesTextsAroundRedactedElements(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	found, err := set.Check(t.Context(), xml, []byte("<o><p>by <card>4711</card></p><n>n</n></o>"))
-	if err != nil || found.Message.Shown["Pay"] != contract.RedactedMark || found.Message.Shown["Note"] != "n" {
+	if err != nil || found.Message.Shown["Pay"] != contract.RedactedMark ||
+		found.Message.Shown["Note"] != "n" {
 		t.Errorf("shown %q, %v; want the mark, and n", found.Message.Shown, err)
 	}
+
 	if len(found.Problems) != 1 || strings.Contains(found.Problems[0].Message, "4711") {
 		t.Errorf("got %+v, want one problem without the redacted text", found.Problems)
 	}
@@ -154,13 +177,18 @@ func TestCompareText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	steps := func(string) []contract.Selection {
-		return []contract.Selection{{Path: "./u"}, {Path: "./t", Form: contract.FormInner}, {Path: "./u/@x"}}
+		return []contract.Selection{{Path: "./u"}, {Path: "./t", Form: contract.FormInner},
+			{Path: "./u/@x"}}
 	}
+
 	body := "<a id='1'>\n<t>x<i>y</i></t>\n<u x='1'>plain</u><u><b>z</b></u><s>k<i>l</i></s></a>"
 	got, err := set.CompareText(t.Context(), xml, []byte(body), steps)
-	want := []contract.TextDifference{{Setting: "fields", Path: "./t", Line: 2, Former: "x", Present: "xy"},
-		{Setting: "show S", Path: "./s", Line: 3, Former: contract.RedactedMark, Present: contract.RedactedMark},
+	want := []contract.TextDifference{{Setting: "fields", Path: "./t", Line: 2, Former: "x",
+		Present: "xy"},
+		{Setting: "show S", Path: "./s", Line: 3, Former: contract.RedactedMark,
+			Present: contract.RedactedMark},
 		{Setting: "steps", Path: "./u", Line: 3, Former: "", Present: "z"}}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %+v, %v\nwant %+v", got, err, want)

@@ -9,13 +9,14 @@ import (
 	"weir/internal/weir"
 )
 
-// versionLimit is the highest version that a contract accepts. Without a limit, one wrong version (for example
-// milliseconds instead of seconds) would supersede all later messages of its key. The zero versionLimit accepts all
-// versions.
+// versionLimit is the highest version that a contract accepts. Without a limit, one wrong version
+// (for example milliseconds instead of seconds) would supersede all later messages of its key. The
+// zero versionLimit accepts all versions.
 type versionLimit struct {
 	isSet   bool
-	highest weir.Version  // the highest version; not set if ahead is set
-	ahead   time.Duration // longest time by which a version can lie in the future; 0 = highest is the limit
+	highest weir.Version // the highest version; not set if ahead is set
+	// longest time by which a version can lie in the future; 0 = highest is the limit
+	ahead time.Duration
 }
 
 // parseVersionLimit parses def.VersionMax.
@@ -24,28 +25,34 @@ func parseVersionLimit(def Definition, zone *time.Location) (versionLimit, error
 	case def.VersionMax == "":
 		return versionLimit{}, nil
 	case !def.Supersede:
-		return versionLimit{}, errors.New("it needs supersede: true; without it, versions are not compared")
+		return versionLimit{},
+			errors.New("it needs supersede: true; without it, versions are not compared")
 	case isDuration:
 		d, err := time.ParseDuration(text)
 		if err != nil || d <= 0 {
-			return versionLimit{}, fmt.Errorf("%q is no duration above 0, such as +24h", def.VersionMax)
+			return versionLimit{},
+				fmt.Errorf("%q is no duration above 0, such as +24h", def.VersionMax)
 		}
 		return versionLimit{isSet: true, ahead: d}, nil
 	}
+
 	v, err := weir.ParseVersionIn(def.VersionMax, zone)
 	if err != nil {
 		return versionLimit{}, fmt.Errorf("%w, nor a duration such as +24h", err)
 	}
+
 	return versionLimit{isSet: true, highest: v}, nil
 }
 
-// checkVersion returns the problem of a version; "" = the limit accepts the version. If the limit is a time and the
-// version is a number, or the other way round, checkVersion refuses the version, because the two cannot be compared.
+// checkVersion returns the problem of a version; "" = the limit accepts the version. If the limit
+// is a time and the version is a number, or the other way round, checkVersion refuses the version,
+// because the two cannot be compared.
 func (l versionLimit) checkVersion(v weir.Version, now time.Time) string {
 	highest := l.highest
 	if l.ahead > 0 {
 		highest = weir.VersionAt(now.Add(l.ahead))
 	}
+
 	switch {
 	case !l.isSet:
 		return ""
@@ -58,5 +65,6 @@ func (l versionLimit) checkVersion(v weir.Version, now time.Time) string {
 	case v.Newer(highest):
 		return fmt.Sprintf("is above %s", highest)
 	}
+
 	return ""
 }

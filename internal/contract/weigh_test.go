@@ -7,13 +7,19 @@ import (
 	"testing"
 )
 
-// heavyBodies returns bodies that need much memory for their size. Each body is within the default limits.
+// heavyBodies returns bodies that need much memory for their size. Each body is within the default
+// limits.
 func heavyBodies() map[string]string {
 	var attributes strings.Builder
 	for i := range 99_999 {
 		fmt.Fprintf(&attributes, " a%05x=''", i)
 	}
-	wrap := func(text string, count int) string { return "<a>" + strings.Repeat(text, count) + "</a>" }
+
+	wrap := func(text string, count int) string {
+		return "<a>" +
+			strings.Repeat(text, count) + "</a>"
+	}
+
 	return map[string]string{
 		"Elements":               wrap("<b>xxxx</b>", 90_000),
 		"EmptyElements":          wrap("<b/>", 99_999),
@@ -33,16 +39,19 @@ func TestEstimateMemory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		_, doc, err := scanDocument(text, Limits{}.orDefaults(), needAll)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		alive, weight := heapAlive()-before, estimateMemory([]byte(body))
 		if alive > weight || weight > 60*int64(len(body)) {
 			t.Errorf("%s: a body of %d bytes takes %d bytes of memory; got the estimate %d, want at least "+
 				"that memory and at most 60 times the body",
 				name, len(body), alive, weight)
 		}
+
 		runtime.KeepAlive(doc)
 		runtime.KeepAlive(text)
 	}
@@ -55,8 +64,8 @@ func heapAlive() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// The scanner must refuse a tag with too many attributes before the decoder reads the tag. The decoder would have all
-// attributes in memory at once: 16 million in a body of 100 MiB.
+// The scanner must refuse a tag with too many attributes before the decoder reads the tag. The
+// decoder would have all attributes in memory at once: 16 million in a body of 100 MiB.
 func TestScanDocument_RefusesAttributesBeforeTheyAreMade(t *testing.T) {
 	t.Parallel()
 	limits := Limits{Attributes: 3}.orDefaults()
@@ -73,6 +82,7 @@ func TestScanDocument_RefusesAttributesBeforeTheyAreMade(t *testing.T) {
 		if err != nil {
 			got = err.Error()
 		}
+
 		if !strings.HasSuffix(got, want) || (got == "") != (want == "") {
 			t.Errorf("%s: got %q, want %q", text, got, want)
 		}
@@ -81,7 +91,8 @@ func TestScanDocument_RefusesAttributesBeforeTheyAreMade(t *testing.T) {
 
 func TestCountHighBytes(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]int{"": 0, "abc": 0, "ä": 2, strings.Repeat("xä", 9): 18, "12345678\xff": 1} {
+	for text, want := range map[string]int{"": 0, "abc": 0, "ä": 2, strings.Repeat("xä", 9): 18,
+		"12345678\xff": 1} {
 		if got := countHighBytes([]byte(text)); got != want {
 			t.Errorf("%q: got %d, want %d", text, got, want)
 		}

@@ -11,13 +11,14 @@ import (
 	"unicode/utf8"
 )
 
-// This file checks rules of XML 1.0 and of Namespaces in XML that encoding/xml does not check. Without these checks,
-// the receiver would accept an invalid document with 202, and a CMS with a stricter parser would reject the document
-// later. A check returns a problem as a text; "" = there is none.
+// This file checks rules of XML 1.0 and of Namespaces in XML that encoding/xml does not check.
+// Without these checks, the receiver would accept an invalid document with 202, and a CMS with a
+// stricter parser would reject the document later. A check returns a problem as a text; "" = there
+// is none.
 
-// findForbiddenCharacter returns the offset of the first character that XML does not allow, and this character. If XML
-// allows all characters, the offset is -1. The check is needed because encoding/xml does not check the characters in
-// comments and processing instructions.
+// findForbiddenCharacter returns the offset of the first character that XML does not allow, and
+// this character. If XML allows all characters, the offset is -1. The check is needed because
+// encoding/xml does not check the characters in comments and processing instructions.
 func findForbiddenCharacter(text string) (at int, r rune) {
 	for at, r := range text {
 		allowed := r >= 0x20 && r <= 0xD7FF || r == '\t' || r == '\n' || r == '\r' ||
@@ -26,10 +27,12 @@ func findForbiddenCharacter(text string) (at int, r rune) {
 			return at, r
 		}
 	}
+
 	return -1, 0
 }
 
-// checkStartTag refuses a tag with two attributes that have no space between them, or with a reference to a surrogate.
+// checkStartTag refuses a tag with two attributes that have no space between them, or with a
+// reference to a surrogate.
 func checkStartTag(raw string) string {
 	quote := byte(0)
 	for i := 0; i < len(raw); i++ {
@@ -43,35 +46,40 @@ func checkStartTag(raw string) string {
 			}
 		}
 	}
+
 	return checkReferences(raw)
 }
 
-// blanks replaces each white space by one blank. A line break of two characters counts as one (XML 1.0, section 2.11).
+// blanks replaces each white space by one blank. A line break of two characters counts as one (XML
+// 1.0, section 2.11).
 var blanks = strings.NewReplacer("\r\n", " ", "\n", " ", "\r", " ", "\t", " ")
 
-// normalizeAttributes returns the attributes of a start tag with their values as XML 1.0, section 3.3.3, defines them: a
-// line break or tab is a blank, except if it is written as a reference. The decoder does not normalize, so a key whose
-// attribute is wrapped would differ from the key that the CMS reads. The parameter raw is the whole tag as the document
-// has it.
+// normalizeAttributes returns the attributes of a start tag with their values as XML 1.0, section
+// 3.3.3, defines them: a line break or tab is a blank, except if it is written as a reference. The
+// decoder does not normalize, so a key whose attribute is wrapped would differ from the key that
+// the CMS reads. The parameter raw is the whole tag as the document has it.
 func normalizeAttributes(attrs []xml.Attr, raw string) []xml.Attr {
 	hasBreak := func(a xml.Attr) bool { return strings.ContainsAny(a.Value, "\n\t") }
 	if !slices.ContainsFunc(attrs, hasBreak) {
 		return attrs
 	}
+
 	token, err := xml.NewDecoder(strings.NewReader(blanks.Replace(raw))).RawToken()
 	if tag, isTag := token.(xml.StartElement); err == nil && isTag {
 		return tag.Attr
 	}
+
 	return attrs // cannot happen, because the decoder has read the same tag with other white space
 }
 
-// countAttributes returns an upper bound for the number of attributes in the start tag at the beginning of text. A tag
-// with too many attributes must not reach the decoder, because the decoder has all attributes of a tag in memory at
-// once.
+// countAttributes returns an upper bound for the number of attributes in the start tag at the
+// beginning of text. A tag with too many attributes must not reach the decoder, because the decoder
+// has all attributes of a tag in memory at once.
 func countAttributes(text string) (count int) {
 	if len(text) < 2 || text[0] != '<' || text[1] == '!' || text[1] == '?' {
 		return 0
 	}
+
 	quote := byte(0)
 	for i := 1; i < len(text); i++ {
 		switch c := text[i]; {
@@ -86,25 +94,30 @@ func countAttributes(text string) (count int) {
 			return count
 		}
 	}
+
 	return count
 }
 
 var reference = regexp.MustCompile(`&#(x?)([0-9a-fA-F]+);`)
 
-// checkReferences refuses numeric references to surrogates. encoding/xml would replace such a reference with U+FFFD.
+// checkReferences refuses numeric references to surrogates. encoding/xml would replace such a
+// reference with U+FFFD.
 func checkReferences(raw string) string {
 	if !strings.Contains(raw, "&#") {
 		return ""
 	}
+
 	for _, m := range reference.FindAllStringSubmatch(raw, -1) {
 		base := 10
 		if m[1] == "x" {
 			base = 16
 		}
+
 		if n, err := strconv.ParseUint(m[2], base, 64); err == nil && n >= 0xD800 && n <= 0xDFFF {
 			return fmt.Sprintf("the reference %s names no character", quoted(truncate(m[0])))
 		}
 	}
+
 	return ""
 }
 
@@ -118,6 +131,7 @@ func checkInstruction(target, raw string) string {
 	case !strings.HasPrefix(after, "?>") && !strings.ContainsRune(" \t\r\n", rune(after[0])):
 		return "there is no space after the target of a processing instruction"
 	}
+
 	return ""
 }
 
@@ -127,15 +141,15 @@ const (
 	xmlnsNamespace = "http://www.w3.org/2000/xmlns/"
 )
 
-// namespaceScope has, for each prefix, the namespaces that the open elements declare for the prefix. The innermost
-// declaration is last. All elements share one map: with a copy for each element, the check of a body of a megabyte
-// could take minutes.
+// namespaceScope has, for each prefix, the namespaces that the open elements declare for the
+// prefix. The innermost declaration is last. All elements share one map: with a copy for each
+// element, the check of a body of a megabyte could take minutes.
 type namespaceScope map[string][]string
 
 func newNamespaceScope() namespaceScope { return namespaceScope{"xml": {xmlNamespace}, "": {""}} }
 
-// declarePrefixes adds the namespace declarations of an element. It returns the declared prefixes, which dropPrefixes
-// needs at the end of the element.
+// declarePrefixes adds the namespace declarations of an element. It returns the declared prefixes,
+// which dropPrefixes needs at the end of the element.
 func (s namespaceScope) declarePrefixes(attrs []xml.Attr) (declared []string, problem string) {
 	for _, a := range attrs {
 		prefix := a.Name.Local
@@ -145,28 +159,33 @@ func (s namespaceScope) declarePrefixes(attrs []xml.Attr) (declared []string, pr
 		case a.Name.Space != "xmlns":
 			continue
 		}
+
 		if problem := checkBinding(prefix, a.Value); problem != "" {
 			return nil, problem
 		}
+
 		s[prefix] = append(s[prefix], a.Value)
 		declared = append(declared, prefix)
 	}
+
 	return declared, ""
 }
 
 func checkBinding(prefix, uri string) string {
 	switch {
 	case prefix != "" && uri == "":
-		return fmt.Sprintf("the namespace prefix %s is bound to nothing", quoted(strconv.Quote(truncate(prefix))))
+		return fmt.Sprintf("the namespace prefix %s is bound to nothing",
+			quoted(strconv.Quote(truncate(prefix))))
 	case prefix == "xmlns" || uri == xmlnsNamespace || (prefix == "xml") != (uri == xmlNamespace):
 		return fmt.Sprintf("the namespace prefix %s must not be bound to this namespace",
 			quoted(strconv.Quote(truncate(prefix))))
 	}
+
 	return ""
 }
 
-// dropPrefixes removes the innermost declaration of each prefix. It also deletes entries that become empty, because a
-// document with many different prefixes would otherwise fill the map.
+// dropPrefixes removes the innermost declaration of each prefix. It also deletes entries that
+// become empty, because a document with many different prefixes would otherwise fill the map.
 func (s namespaceScope) dropPrefixes(declared []string) {
 	for _, prefix := range declared {
 		if outer := s[prefix][:len(s[prefix])-1]; len(outer) > 0 {
@@ -177,30 +196,37 @@ func (s namespaceScope) dropPrefixes(declared []string) {
 	}
 }
 
-// lookUpNamespace returns the namespace to which a name's prefix is bound. If the name is not valid, or the prefix is
-// not declared, lookUpNamespace returns the problem.
+// lookUpNamespace returns the namespace to which a name's prefix is bound. If the name is not
+// valid, or the prefix is not declared, lookUpNamespace returns the problem.
 func (s namespaceScope) lookUpNamespace(n xml.Name) (uri, problem string) {
-	if first, _ := utf8.DecodeRuneInString(n.Local); strings.Contains(n.Local, ":") || !isNameStart(first) {
+	if first, _ := utf8.DecodeRuneInString(n.Local); strings.Contains(n.Local, ":") ||
+		!isNameStart(first) {
 		return "", fmt.Sprintf("%s is not a name", quoted(strconv.Quote(formatRawName(n))))
 	}
+
 	bound := s[n.Space]
 	if len(bound) == 0 {
-		return "", fmt.Sprintf("the namespace prefix %s is not declared", quoted(strconv.Quote(truncate(n.Space))))
+		return "", fmt.Sprintf("the namespace prefix %s is not declared",
+			quoted(strconv.Quote(truncate(n.Space))))
 	}
+
 	return bound[len(bound)-1], ""
 }
 
-// isNameStart reports whether a local name can begin with r. If the name has a prefix, encoding/xml does not check the
-// first character of the local name.
-func isNameStart(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.Is(unicode.Nl, r) }
+// isNameStart reports whether a local name can begin with r. If the name has a prefix, encoding/xml
+// does not check the first character of the local name.
+func isNameStart(r rune) bool {
+	return r == '_' || unicode.IsLetter(r) || unicode.Is(unicode.Nl, r)
+}
 
-// checkAttributes refuses an undeclared prefix, and two attributes with the same local name and namespace. The prefixes
-// of the two attributes can differ.
+// checkAttributes refuses an undeclared prefix, and two attributes with the same local name and
+// namespace. The prefixes of the two attributes can differ.
 func (s namespaceScope) checkAttributes(attrs []xml.Attr) string {
 	var seen map[qualifiedName]bool
 	if len(attrs) > 1 {
 		seen = make(map[qualifiedName]bool, len(attrs))
 	}
+
 	for _, a := range attrs {
 		n := qualifiedName{"", a.Name.Local}
 		if a.Name.Space == "xmlns" {
@@ -210,16 +236,21 @@ func (s namespaceScope) checkAttributes(attrs []xml.Attr) string {
 			if problem != "" {
 				return problem
 			}
+
 			if a.Name.Space != "" { // the default namespace does not apply to attributes
 				n.uri = uri
 			}
 		}
+
 		if seen[n] {
-			return fmt.Sprintf("the attribute %s appears twice", quoted(strconv.Quote(formatRawName(a.Name))))
+			return fmt.Sprintf("the attribute %s appears twice",
+				quoted(strconv.Quote(formatRawName(a.Name))))
 		}
+
 		if seen != nil {
 			seen[n] = true
 		}
 	}
+
 	return ""
 }

@@ -11,10 +11,11 @@ import (
 //go:embed assets
 var assets embed.FS
 
-var assetTypes = map[string]string{"app.css": "text/css; charset=utf-8", "app.js": "text/javascript; charset=utf-8"}
+var assetTypes = map[string]string{"app.css": "text/css; charset=utf-8",
+	"app.js": "text/javascript; charset=utf-8"}
 
-// stamp is a hash of all assets, and a parameter of their addresses. A browser can cache an asset for a long time,
-// because a changed asset has another address.
+// stamp is a hash of all assets, and a parameter of their addresses. A browser can cache an asset
+// for a long time, because a changed asset has another address.
 var stamp = assetStamp()
 
 func assetStamp() string {
@@ -26,6 +27,7 @@ func assetStamp() string {
 		}
 		h.Write(data)
 	}
+
 	return hex.EncodeToString(h.Sum(nil))[:12]
 }
 
@@ -36,14 +38,17 @@ func serveAsset(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
+
 	data, err := assets.ReadFile("assets/" + name)
 	if err != nil {
 		http.NotFound(w, r)
 		return
 	}
+
 	w.Header().Set("Content-Type", kind)
 	if strings.Contains(r.URL.RawQuery, stamp) {
 		w.Header().Set("Cache-Control", "private, max-age=31536000, immutable")
 	}
+
 	w.Write(data)
 }

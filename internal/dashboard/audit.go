@@ -24,15 +24,19 @@ func (c Change) Parameters() []Parameter {
 	if json.Unmarshal([]byte(c.Detail), &detail) != nil {
 		return nil // Detail is not a JSON object, so it has no parameters
 	}
+
 	var parameters []Parameter
 	for _, name := range slices.Sorted(maps.Keys(detail)) {
 		value, isText := detail[name].(string)
 		if !isText {
-			text, _ := json.Marshal(detail[name]) // no error is possible, because the value was read from JSON
+			// no error is possible, because the value was read from JSON
+			text, _ := json.Marshal(detail[name])
 			value = string(text)
 		}
+
 		parameters = append(parameters, Parameter{name, value})
 	}
+
 	return parameters
 }
 
@@ -55,6 +59,8 @@ func (d *Dashboard) auditPage(ctx context.Context, p *page, r *http.Request) (vi
 		v.List, err = d.Source.Changes(ctx, q)
 		return err
 	})
+
 	reading.waitAll()
+
 	return v, nil
 }

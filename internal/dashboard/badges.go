@@ -50,7 +50,8 @@ var batchStateBadges = map[wire.BatchState]badge{
 
 func batchStateBadge(state wire.BatchState) badge { return badgeFor(batchStateBadges, state) }
 
-// badgeFor returns the badge of a state. For an unknown state it returns a plain badge with the state's name.
+// badgeFor returns the badge of a state. For an unknown state it returns a plain badge with the
+// state's name.
 func badgeFor[S ~string](looks map[S]badge, state S) badge {
 	if l, ok := looks[state]; ok {
 		return l

@@ -20,10 +20,13 @@ func (d *Dashboard) batchesPage(ctx context.Context, p *page, _ *http.Request) (
 	p.Title, p.Refresh = "Batches", true
 	reading := d.newLoader(ctx, p)
 	reading.loadPart("the batches", func() (err error) {
-		v.Batches, err = d.batches.load(ctx, "", p.Now, reading.cacheAge(shortAge), d.Source.Batches)
+		v.Batches, err = d.batches.load(ctx, "", p.Now, reading.cacheAge(shortAge),
+			d.Source.Batches)
 		return err
 	})
+
 	reading.waitAll()
+
 	return v, nil
 }
 
@@ -51,22 +54,34 @@ func (d *Dashboard) batchPage(ctx context.Context, p *page, r *http.Request) (vi
 	if err != nil {
 		return nil, err
 	}
-	v := &batchView{page: p, B: b, Look: batchStateBadge(b.State), CanCancel: !b.IsFinal() && b.CancelAskedAt.IsZero(),
-		Problems: b.Problems[:min(len(b.Problems), shownProblems)], HasProblems: b.Invalid > shownProblems}
+
+	v := &batchView{page: p, B: b, Look: batchStateBadge(b.State), CanCancel: !b.IsFinal() &&
+		b.CancelAskedAt.IsZero(),
+		Problems:    b.Problems[:min(len(b.Problems), shownProblems)],
+		HasProblems: b.Invalid > shownProblems}
+
 	p.Title, p.Refresh = "Batch "+b.ID, true
 	if b.Filed == 0 {
 		return v, nil
 	}
+
 	reading := d.newLoader(ctx, p)
 	reading.loadPart("the stages of its messages", func() error {
-		// To count the stages of a large batch takes seconds and thousands of reads. So the page accepts a cached value
-		// that is up to longAge old.
-		counts, err := d.stagesOf.load(ctx, fmt.Sprint(b.ID, " ", b.Filed), p.Now, reading.cacheAge(longAge),
-			func(ctx context.Context) (map[weir.Stage]int, error) { return d.Source.BatchStages(ctx, b.ID) })
+		// To count the stages of a large batch takes seconds and thousands of reads. So the page
+		// accepts a cached value that is up to longAge old.
+		counts, err := d.stagesOf.load(ctx, fmt.Sprint(b.ID, " ", b.Filed), p.Now,
+			reading.cacheAge(longAge),
+			func(ctx context.Context) (map[weir.Stage]int,
+				error) {
+				return d.Source.BatchStages(ctx, b.ID)
+			})
+
 		v.Stages = sortStages(counts)
 		return err
 	})
+
 	reading.waitAll()
+
 	return v, nil
 }
 
@@ -76,11 +91,13 @@ func sortStages(counts map[weir.Stage]int) []stageCount {
 	for stage, n := range counts {
 		sorted = append(sorted, stageCount{stageBadge(stage), n})
 	}
+
 	slices.SortFunc(sorted, func(a, b stageCount) int {
 		if a.Look.Word < b.Look.Word {
 			return -1
 		}
 		return 1
 	})
+
 	return sorted
 }

@@ -8,8 +8,8 @@ import (
 	"weir/internal/panics"
 )
 
-// cache stores loaded values by key. Requests that need the same value at the same time share one load. The zero value
-// is ready for use.
+// cache stores loaded values by key. Requests that need the same value at the same time share one
+// load. The zero value is ready for use.
 type cache[T any] struct {
 	mu    sync.Mutex
 	calls map[string]*cacheLoad[T]
@@ -26,10 +26,11 @@ type cacheLoad[T any] struct {
 // maxCached is the size at which a cache drops finished loads before it adds an entry.
 const maxCached = 8
 
-// load returns the value of key. If a load of the value is in progress, the caller waits for this load. A finished load
-// is used if it began at most the duration "age" before the time "now". Otherwise a new load starts.
-// All parts of a page pass one time as "now", so a page loads each value only once, even if age is 0. If a caller stops
-// waiting, the load continues, because other callers can wait for the value. An error is not cached.
+// load returns the value of key. If a load of the value is in progress, the caller waits for this
+// load. A finished load is used if it began at most the duration "age" before the time "now".
+// Otherwise a new load starts. All parts of a page pass one time as "now", so a page loads each
+// value only once, even if age is 0. If a caller stops waiting, the load continues, because other
+// callers can wait for the value. An error is not cached.
 func (s *cache[T]) load(ctx context.Context, key string, now time.Time, age time.Duration,
 	read func(context.Context) (T, error)) (T, error) {
 	s.mu.Lock()
@@ -39,11 +40,14 @@ func (s *cache[T]) load(ctx context.Context, key string, now time.Time, age time
 		if s.calls == nil {
 			s.calls = map[string]*cacheLoad[T]{}
 		}
+
 		s.dropFinished()
 		s.calls[key] = c
 		go c.runLoad(context.WithoutCancel(ctx), read)
 	}
+
 	s.mu.Unlock()
+
 	select {
 	case <-c.done:
 		return c.value, c.err
@@ -53,7 +57,8 @@ func (s *cache[T]) load(ctx context.Context, key string, now time.Time, age time
 	}
 }
 
-// dropFinished removes finished loads while the cache has maxCached entries or more. The caller has locked mu.
+// dropFinished removes finished loads while the cache has maxCached entries or more. The caller has
+// locked mu.
 func (s *cache[T]) dropFinished() {
 	for key, c := range s.calls {
 		if len(s.calls) >= maxCached && c.isDone() {

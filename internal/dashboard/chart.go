@@ -34,8 +34,9 @@ type chart struct {
 	Columns         []column
 	Times           []axisTime // the times below the plot
 	Empty           bool       // no series has a value
-	NowFrom         time.Time  // start of the time step whose values the legend shows; zero = the present values
-	NowUntil        time.Time  // end of the time step that starts at NowFrom
+	// start of the time step whose values the legend shows; zero = the present values
+	NowFrom  time.Time
+	NowUntil time.Time // end of the time step that starts at NowFrom
 }
 
 type gridLine struct {
@@ -43,8 +44,8 @@ type gridLine struct {
 	Label string
 }
 
-// axisTime is a time below the plot. Text is in UTC. If the reader chooses local times, the script of the page replaces
-// Text. Form is the precision of Text, for the script: "minute" or "day".
+// axisTime is a time below the plot. Text is in UTC. If the reader chooses local times, the script
+// of the page replaces Text. Form is the precision of Text, for the script: "minute" or "day".
 type axisTime struct {
 	At         time.Time
 	Text, Form string
@@ -81,12 +82,14 @@ func linearAxis(label func(float64) string, all ...series) axis {
 	if top <= 0 {
 		top = 1
 	}
+
 	step := math.Pow(10, math.Floor(math.Log10(top)))
 	for _, n := range []float64{1, 2, 4, 5, 8, 10} {
 		if n*step >= top {
 			return axis{top: max(n*step, 2), label: label, mark: plainNumber}
 		}
 	}
+
 	return axis{top: 10 * step, label: label, mark: plainNumber}
 }
 
@@ -115,21 +118,28 @@ func maxValue(all []series) float64 {
 			}
 		}
 	}
+
 	return top
 }
 
 func (a axis) gridLines() []gridLine {
 	var lines []gridLine
-	add := func(v float64) { lines = append(lines, gridLine{formatCoordinate(a.scaleY(v)), a.mark(v)}) }
+	add := func(v float64) {
+		lines = append(lines,
+			gridLine{formatCoordinate(a.scaleY(v)), a.mark(v)})
+	}
+
 	if a.log {
 		for v := a.top; v >= 1; v /= 10 {
 			add(v)
 		}
 		return lines
 	}
+
 	for _, share := range []float64{1, 0.5, 0} {
 		add(a.top * share)
 	}
+
 	return lines
 }
 
@@ -141,6 +151,7 @@ func drawChart(id, title, unit string, a axis, times []time.Time, all []series) 
 		s.Line, s.Dots, s.Area = s.buildPaths(a)
 		c.Empty = c.Empty && s.Line == ""
 	}
+
 	c.Series = all
 	c.Columns = buildColumns(a, times, all)
 	if len(times) > 1 {
@@ -148,11 +159,14 @@ func drawChart(id, title, unit string, a axis, times []time.Time, all []series) 
 		if times[len(times)-1].Sub(times[0]) > 36*time.Hour {
 			layout, form = "2 Jan", "day"
 		}
+
 		for _, i := range []int{0, (len(times) - 1) / 2, len(times) - 1} {
 			c.Times = append(c.Times, axisTime{times[i], times[i].UTC().Format(layout), form})
 		}
 	}
+
 	c.Summary = summarizeChart(title, unit, a, all)
+
 	return c
 }
 
@@ -164,28 +178,38 @@ func (s *series) buildPaths(a axis) (line, dots, area string) {
 			fmt.Fprintf(&alone, "M%s %sh0.1 ", formatCoordinate(s.scaleX(first)),
 				formatCoordinate(a.scaleY(s.values[first])))
 		}
+
 		if first >= 0 {
-			fmt.Fprintf(&fill, "L%s %s L%s %s Z ", formatCoordinate(s.scaleX(last)), formatCoordinate(plotHeight),
+			fmt.Fprintf(&fill, "L%s %s L%s %s Z ", formatCoordinate(s.scaleX(last)),
+				formatCoordinate(plotHeight),
 				formatCoordinate(s.scaleX(first)), formatCoordinate(plotHeight))
 		}
+
 		first = -1
 	}
+
 	for i, v := range s.values {
 		if math.IsNaN(v) {
 			closeArea()
 			continue
 		}
+
 		mark := "L"
 		if first < 0 {
 			mark, first = "M", i
 		}
-		point := fmt.Sprintf("%s%s %s ", mark, formatCoordinate(s.scaleX(i)), formatCoordinate(a.scaleY(v)))
+
+		point := fmt.Sprintf("%s%s %s ", mark, formatCoordinate(s.scaleX(i)),
+			formatCoordinate(a.scaleY(v)))
 		l.WriteString(point)
 		fill.WriteString(point)
 		last = i
 	}
+
 	closeArea()
-	return strings.TrimSpace(l.String()), strings.TrimSpace(alone.String()), strings.TrimSpace(fill.String())
+
+	return strings.TrimSpace(l.String()), strings.TrimSpace(alone.String()),
+		strings.TrimSpace(fill.String())
 }
 
 func (s *series) scaleX(i int) float64 {
@@ -207,16 +231,19 @@ func buildColumns(a axis, times []time.Time, all []series) []column {
 			c.Texts = append(c.Texts, text)
 			words = append(words, s.Name+" "+text)
 		}
+
 		c.Title = strings.Join(words, "\n")
 		out = append(out, c)
 	}
+
 	return out
 }
 
 func summarizeChart(title, unit string, a axis, all []series) string {
 	words := []string{}
 	for _, s := range all {
-		words = append(words, fmt.Sprintf("%s: now %s, at most %s", s.Name, s.Now, a.label(maxValue([]series{s}))))
+		words = append(words, fmt.Sprintf("%s: now %s, at most %s", s.Name, s.Now,
+			a.label(maxValue([]series{s}))))
 	}
 	return fmt.Sprintf("%s, %s. %s.", title, unit, strings.Join(words, "; "))
 }

@@ -2,9 +2,10 @@ package dashboard
 
 import "strings"
 
-// List prices in USD per 10,000 transactions: Azure Storage, general-purpose v2, LRS, hot, as published at
-// azure.microsoft.com/pricing/details/storage (tables, queues, blobs) in November 2026. Prices differ by region and by
-// agreement with Microsoft. docs/scale.md uses the same prices.
+// List prices in USD per 10,000 transactions: Azure Storage, general-purpose v2, LRS, hot, as
+// published at azure.microsoft.com/pricing/details/storage (tables, queues, blobs) in November
+// 2026. Prices differ by region and by agreement with Microsoft. docs/scale.md uses the same
+// prices.
 const (
 	tablePrice     = 0.00036
 	queuePrice     = 0.004
@@ -20,11 +21,12 @@ type meter struct {
 	Transactions int64
 	Tables       int64
 	Queues       int64
-	Blobs        int64   // transactions of blobs and of leases
-	Messages     int64   // the larger of two numbers: accepted messages, and delivered plus dead messages
-	PerMessage   float64 // transactions per message
-	PerMillion   float64 // USD per million messages
-	Known        bool    // PerMessage and PerMillion are known, because Messages is not 0
+	Blobs        int64 // transactions of blobs and of leases
+	// the larger of two numbers: accepted messages, and delivered plus dead messages
+	Messages   int64
+	PerMessage float64 // transactions per message
+	PerMillion float64 // USD per million messages
+	Known      bool    // PerMessage and PerMillion are known, because Messages is not 0
 }
 
 func newMeter(s Step) meter {
@@ -33,6 +35,7 @@ func newMeter(s Step) meter {
 	for name, n := range s.Transactions {
 		m.Transactions += n
 		usd += float64(n) / 10_000 * priceOf(name)
+
 		switch service, _, _ := strings.Cut(name, " "); service {
 		case "table":
 			m.Tables += n
@@ -42,10 +45,12 @@ func newMeter(s Step) meter {
 			m.Blobs += n
 		}
 	}
+
 	if m.Known = m.Messages > 0; m.Known {
 		m.PerMessage = float64(m.Transactions) / float64(m.Messages)
 		m.PerMillion = usd / float64(m.Messages) * 1_000_000
 	}
+
 	return m
 }
 
@@ -61,5 +66,6 @@ func priceOf(name string) float64 {
 	case blobWrites[name]:
 		return blobWritePrice
 	}
+
 	return blobOtherPrice
 }

@@ -16,8 +16,9 @@ import (
 
 // functions are the functions that templates can call.
 var functions = template.FuncMap{
-	"count": anyCount, "rate": formatRate, "laneRate": formatLaneRate, "span": spanText, "emptyIn": emptyIn,
-	"moment": formatTime, "minute": formatMinute, "fraction": formatFraction,
+	"count": anyCount, "rate": formatRate, "laneRate": formatLaneRate, "span": spanText,
+	"emptyIn": emptyIn,
+	"moment":  formatTime, "minute": formatMinute, "fraction": formatFraction,
 	"stamp": formatISO, "ago": formatAgo, "show": Show,
 	"clip": truncateText, "money": formatMoney, "bytes": bytesText, "stage": stageBadge,
 	"pair":  func(root, v any) pairOf { return pairOf{root, v} },
@@ -44,9 +45,11 @@ func formatCount[N integer](n N) string {
 	if digits[0] == '-' {
 		sign, digits = "−", digits[1:]
 	}
+
 	for i := len(digits) - 3; i > 0; i -= 3 {
 		digits = digits[:i] + "\u202f" + digits[i:]
 	}
+
 	return sign + digits
 }
 
@@ -68,7 +71,8 @@ func asWhole(n any) int64 {
 	return n.(int64)
 }
 
-// formatRate formats a number of messages per minute. It writes one decimal below 10, and none from 10 on.
+// formatRate formats a number of messages per minute. It writes one decimal below 10, and none from
+// 10 on.
 func formatRate(perMinute float64) string {
 	switch {
 	case perMinute <= 0:
@@ -84,7 +88,8 @@ func formatWhole(n float64) string { return formatCount(int64(math.Round(n))) }
 // formatLaneRate formats a number of messages per minute. It formats nil, an unknown number, as 0.
 func formatLaneRate(perMinute *float64) string { return formatRate(valueOrZero(perMinute)) }
 
-// emptyIn returns the expected time until a lane is empty; 0 = the time is not known, or the lane is empty.
+// emptyIn returns the expected time until a lane is empty; 0 = the time is not known, or the lane
+// is empty.
 func emptyIn(l wire.Lane) time.Duration {
 	return time.Duration(valueOrZero(l.EmptyIn) * float64(time.Second))
 }
@@ -98,6 +103,7 @@ func formatPercent(share float64) string {
 	case share < 0.1:
 		return strconv.FormatFloat(share*100, 'f', 1, 64) + " %"
 	}
+
 	return strconv.FormatFloat(share*100, 'f', 0, 64) + " %"
 }
 
@@ -139,6 +145,7 @@ func spanText(d time.Duration) string {
 	case d < 24*time.Hour:
 		return joinUnits(int(d.Hours()), "h", int(d.Minutes())%60, "min")
 	}
+
 	return joinUnits(int(d.Hours())/24, "d", int(d.Hours())%24, "h")
 }
 
@@ -149,8 +156,8 @@ func joinUnits(n int, unit string, m int, lesser string) string {
 	return fmt.Sprintf("%d %s %d %s", n, unit, m, lesser)
 }
 
-// formatTime formats a time in UTC. It leaves out the date if the time is today, and the seconds if the time is in
-// another year.
+// formatTime formats a time in UTC. It leaves out the date if the time is today, and the seconds if
+// the time is in another year.
 func formatTime(t, now time.Time) string {
 	t, now = t.UTC(), now.UTC()
 	switch {
@@ -163,6 +170,7 @@ func formatTime(t, now time.Time) string {
 	case t.Year() == now.Year():
 		return t.Format("2 Jan 15:04:05")
 	}
+
 	return t.Format("2 Jan 2006 15:04")
 }
 
@@ -190,7 +198,8 @@ func formatAgo(t, now time.Time) string {
 	}
 }
 
-// truncateText returns s if it has at most n characters. Otherwise it returns the first n characters and an ellipsis.
+// truncateText returns s if it has at most n characters. Otherwise it returns the first n
+// characters and an ellipsis.
 func truncateText(n int, s string) string {
 	if utf8.RuneCountInString(s) <= n {
 		return s
@@ -198,12 +207,13 @@ func truncateText(n int, s string) string {
 	return string([]rune(s)[:n]) + "…"
 }
 
-// Show replaces each character that is invisible or changes the writing direction. The replacement is the number of the
-// character, such as ⟨U+202E⟩. Show replaces invalid UTF-8 with ⟨U+FFFD⟩.
+// Show replaces each character that is invisible or changes the writing direction. The replacement
+// is the number of the character, such as ⟨U+202E⟩. Show replaces invalid UTF-8 with ⟨U+FFFD⟩.
 func Show(s string) string {
 	if strings.IndexFunc(s, isInvisible) < 0 && utf8.ValidString(s) {
 		return s
 	}
+
 	var b strings.Builder
 	for _, r := range s {
 		if isInvisible(r) || r == utf8.RuneError {
@@ -212,6 +222,7 @@ func Show(s string) string {
 			b.WriteRune(r)
 		}
 	}
+
 	return b.String()
 }
 

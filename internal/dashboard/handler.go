@@ -25,18 +25,19 @@ const timeLimit = 10 * time.Second
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// Config has the source of the pages. All fields are required, except ProofFor, SignOut, Contracts and
-// Upstreams.
+// Config has the source of the pages. All fields are required, except ProofFor, SignOut, Contracts
+// and Upstreams.
 type Config struct {
 	Source Source
 	Reads  Reads
-	// ProofFor returns the proof of sign-in that the page sends with each change; "" = no person has signed in.
-	// nil = no sign-in is required.
+	// ProofFor returns the proof of sign-in that the page sends with each change; "" = no person
+	// has signed in. nil = no sign-in is required.
 	ProofFor func(r *http.Request) string
 	// SignOut is the path of the sign-out; "" = the page has no sign-in of its own.
 	SignOut   string
 	Contracts []string // names of the contracts, for the search
-	Upstreams []string // names of the upstreams, for the search; nil = the settings name no upstream
+	// names of the upstreams, for the search; nil = the settings name no upstream
+	Upstreams []string
 	Now       func() time.Time
 	Log       *slog.Logger
 }
@@ -80,6 +81,7 @@ func New(cfg Config) *Dashboard {
 	d.mux.HandleFunc(Base+"/audit", d.servePage("audit", d.auditPage))
 	d.mux.HandleFunc(Base+"/assets/{file}", serveAsset)
 	d.mux.HandleFunc("/", d.servePage("missing", d.notFoundView))
+
 	return d
 }
 
@@ -97,8 +99,8 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // view is the data of a page's template. Each view embeds page.
 type view interface{ status() int }
 
-// servePage returns a handler that executes the named template with the view that build returns. If build fails, the
-// handler shows the error on a page.
+// servePage returns a handler that executes the named template with the view that build returns. If
+// build fails, the handler shows the error on a page.
 func (d *Dashboard) servePage(name string,
 	build func(ctx context.Context, p *page, r *http.Request) (view, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -110,11 +112,13 @@ func (d *Dashboard) servePage(name string,
 		if err != nil {
 			v, shown = d.failedView(p, r, err), "failed"
 		}
+
 		var out bytes.Buffer
 		if err := templates()[shown].ExecuteTemplate(&out, "layout.html", v); err != nil {
 			httpio.WriteError(w, r, d.Log, err)
 			return
 		}
+
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.WriteHeader(v.status())
 		w.Write(out.Bytes())
@@ -135,28 +139,32 @@ func (d *Dashboard) failedView(p *page, r *http.Request, err error) view {
 	} else {
 		d.Log.Error("dashboard: failed", "invocation_id", httpio.InvocationID(r), "err", err)
 	}
+
 	return &failure{p, text}
 }
 
 func (d *Dashboard) notFoundView(_ context.Context, p *page, _ *http.Request) (view, error) {
-	return nil, &weir.Error{Kind: weir.NotFound, Op: "dashboard", Message: "There is no page at this address."}
+	return nil, &weir.Error{Kind: weir.NotFound, Op: "dashboard",
+		Message: "There is no page at this address."}
 }
 
-// templates returns the template of each page. The first call parses the templates. Parsing takes 5 ms, and at the
-// start of the process it would delay each cold start.
+// templates returns the template of each page. The first call parses the templates. Parsing takes 5
+// ms, and at the start of the process it would delay each cold start.
 var templates = sync.OnceValue(func() map[string]*template.Template {
-	return parseTemplates("overview", "search", "story", "errors", "cluster", "replays", "job", "batches", "batch",
-		"schedules", "schedule", "pauses", "audit", "failed")
+	return parseTemplates("overview", "search", "story", "errors", "cluster", "replays", "job",
+		"batches", "batch", "schedules", "schedule", "pauses", "audit", "failed")
 })
 
-// parseTemplates returns the template of each page. A template consists of the layout, the shared parts and the page's
-// own part.
+// parseTemplates returns the template of each page. A template consists of the layout, the shared
+// parts and the page's own part.
 func parseTemplates(names ...string) map[string]*template.Template {
-	base := template.Must(template.New("").Funcs(functions).ParseFS(templateFiles, "templates/layout.html",
-		"templates/parts.html"))
+	base := template.Must(template.New("").Funcs(functions).ParseFS(templateFiles,
+		"templates/layout.html", "templates/parts.html"))
 	all := map[string]*template.Template{}
 	for _, name := range names {
-		all[name] = template.Must(template.Must(base.Clone()).ParseFS(templateFiles, "templates/"+name+".html"))
+		all[name] = template.Must(template.Must(base.Clone()).ParseFS(templateFiles,
+			"templates/"+name+".html"))
 	}
+
 	return all
 }

@@ -43,20 +43,25 @@ func TestDashboard_Headers(t *testing.T) {
 		if name == "missing" {
 			want = http.StatusNotFound
 		}
+
 		h := w.Header()
 		if w.Code != want || h.Get("Content-Type") != "text/html; charset=utf-8" ||
 			h.Get("Cache-Control") != "no-store" ||
-			h.Get("Referrer-Policy") != "no-referrer" || h.Get("X-Content-Type-Options") != "nosniff" {
+			h.Get("Referrer-Policy") != "no-referrer" ||
+			h.Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("%s: got %d %v, want status %v, Content-Type \"text/html; charset=utf-8\", Cache-Control "+
-				"no-store, Referrer-Policy no-referrer and X-Content-Type-Options nosniff", name, w.Code, h, want)
+				"no-store, Referrer-Policy no-referrer and X-Content-Type-Options nosniff", name,
+				w.Code, h, want)
 		}
+
 		policy := h.Get("Content-Security-Policy")
-		for _, part := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'", "base-uri 'none'",
-			"frame-ancestors 'none'", "form-action 'self'"} {
+		for _, part := range []string{"default-src 'none'", "script-src 'self'", "style-src 'self'",
+			"base-uri 'none'", "frame-ancestors 'none'", "form-action 'self'"} {
 			if !strings.Contains(policy, part) || strings.Contains(policy, "unsafe") {
 				t.Errorf("%s: got %s, want %q and no \"unsafe\"", name, policy, part)
 			}
 		}
+
 		if elsewhere := regexp.MustCompile(`(?:src|href|action)="(?:https?:)?//[^"]*`).FindString(
 			w.Body.String()); elsewhere != "" {
 			t.Errorf("%s loads or links the other origin %s, want none", name, elsewhere)
@@ -71,14 +76,18 @@ func TestDashboard_HasTheProofOfSignIn(t *testing.T) {
 	if page := get(d, "").Body.String(); strings.Contains(page, "data-proof") {
 		t.Error("got a proof, want none without sign-in")
 	}
+
 	d.ProofFor = func(r *http.Request) string { return `of "` + r.Header.Get("Person") + `"` }
 	r := httptest.NewRequest(http.MethodGet, "/api/dashboard", http.NoBody)
 	r.Header.Set("Person", "ada")
 	w := httptest.NewRecorder()
 	d.ServeHTTP(w, r)
-	if page := w.Body.String(); !strings.Contains(page, `<body data-refresh="5" data-proof="of &#34;ada&#34;">`) {
+
+	if page := w.Body.String(); !strings.Contains(page,
+		`<body data-refresh="5" data-proof="of &#34;ada&#34;">`) {
 		t.Errorf("got %.900s, want the proof of ada", page)
 	}
+
 	script := get(d, "/assets/app.js").Body.String()
 	if !strings.Contains(script, `headers["`+audit.ProofHeader+`"] = document.body.dataset.proof`) {
 		t.Error("the script does not send the proof")
@@ -98,6 +107,7 @@ func TestDashboard_Assets(t *testing.T) {
 		if found == nil {
 			t.Fatalf("the page lacks %s, want the address of the asset", asset.address)
 		}
+
 		w := get(d, found[1])
 		if w.Code != 200 || !strings.HasPrefix(w.Header().Get("Content-Type"), asset.kind) ||
 			!strings.Contains(w.Header().Get("Cache-Control"), "immutable") || w.Body.Len() == 0 {
@@ -105,11 +115,14 @@ func TestDashboard_Assets(t *testing.T) {
 				"Cache-Control and a body", found[1], w.Code, w.Header(), asset.kind)
 		}
 	}
-	for _, path := range []string{"/assets/NOTICE", "/assets/..%2fhandler.go", "/assets/app.css.gz"} {
+
+	for _, path := range []string{"/assets/NOTICE", "/assets/..%2fhandler.go",
+		"/assets/app.css.gz"} {
 		if w := get(d, path); w.Code != 404 {
 			t.Errorf("%s: got %d, want 404", path, w.Code)
 		}
 	}
+
 	if w := get(d, "/assets/app.css?v=other"); w.Code != 200 ||
 		strings.Contains(w.Header().Get("Cache-Control"), "immutable") {
 		t.Errorf("an asset of another version: got %d %v, want status 200 and no \"immutable\" in Cache-Control",
@@ -122,7 +135,8 @@ func TestDashboard_WrongParameters(t *testing.T) {
 	t.Parallel()
 	d := dashboardtest.NewBusy().Dashboard()
 	for path, status := range map[string]int{"/messages?lane=x": 400, "/messages?stage=bogus": 400,
-		"/messages?contract=earlier": 200, "/messages?from=yesterday&to=x": 400, "/messages/nonsense": 404,
+		"/messages?contract=earlier": 200, "/messages?from=yesterday&to=x": 400,
+		"/messages/nonsense":                        404,
 		"/messages/" + dashboardtest.MessageID(999): 404, "/replays/none": 404,
 		"/batches/none": 404, "/errors/none": 200,
 		"?span=all&theme=%22": 200} {
@@ -132,15 +146,17 @@ func TestDashboard_WrongParameters(t *testing.T) {
 	}
 }
 
-// If Weir stopped counting early (Lane.Exact is false), the numbers of scheduled and retrying messages are lower
-// bounds. Weir subtracts both from the number of waiting messages, so the number of queued messages is an upper bound.
+// If Weir stopped counting early (Lane.Exact is false), the numbers of scheduled and retrying
+// messages are lower bounds. Weir subtracts both from the number of waiting messages, so the number
+// of queued messages is an upper bound.
 func TestDashboard_CountsThatAreNotComplete(t *testing.T) {
 	t.Parallel()
 	f := dashboardtest.NewEmpty()
-	f.Data.Report.Lanes = []wire.Lane{{Counts: wire.Counts{Accepted: 70, Waiting: 70}, Scheduled: 50, Retrying: 5,
-		Queued: 15}}
+	f.Data.Report.Lanes = []wire.Lane{{Counts: wire.Counts{Accepted: 70, Waiting: 70},
+		Scheduled: 50, Retrying: 5, Queued: 15}}
 	body := get(f.Dashboard(), "").Body.String()
-	for name, want := range map[string]string{"Scheduled": "≥ 50", "Retrying": "≥ 5", "Queued": "≤ 15"} {
+	for name, want := range map[string]string{"Scheduled": "≥ 50", "Retrying": "≥ 5",
+		"Queued": "≤ 15"} {
 		if !strings.Contains(body, `<td data-name="`+name+`" class="n">`+want+`</td>`) {
 			t.Errorf("the page does not show the count %s as %s, want it to", name, want)
 		}
@@ -152,7 +168,8 @@ func TestDashboard_NamesMissingContracts(t *testing.T) {
 	body := get(dashboardtest.NewHeldUp().Dashboard(), "").Body.String()
 	for _, want := range []string{"news-of-the-northern-desk &lt;b&gt;", "5 messages wait",
 		"/messages?contract=news-of-the-northern-desk%20%3cb%3e"} {
-		if !strings.Contains(body, want) || strings.Count(body, "is missing from the settings") != 1 {
+		if !strings.Contains(body, want) ||
+			strings.Count(body, "is missing from the settings") != 1 {
 			t.Errorf("got the page\n%s\nwant %q in it, in one banner", body, want)
 		}
 	}
@@ -161,21 +178,24 @@ func TestDashboard_NamesMissingContracts(t *testing.T) {
 func TestDashboard_NamesBrakes(t *testing.T) {
 	t.Parallel()
 	body := get(dashboardtest.NewHeldUp().Dashboard(), "").Body.String()
-	for _, want := range []string{"article", "422 ", "&lt;n&gt; must have a teaser", "5 messages wait"} {
-		if !strings.Contains(body, want) || strings.Count(body, "rejects the messages of the contract") != 1 {
+	for _, want := range []string{"article", "422 ", "&lt;n&gt; must have a teaser",
+		"5 messages wait"} {
+		if !strings.Contains(body, want) ||
+			strings.Count(body, "rejects the messages of the contract") != 1 {
 			t.Errorf("got the page\n%s\nwant %q in it, in one banner", body, want)
 		}
 	}
 }
 
-// A message that waited because the CMS was away must say so. The attempts that failed meanwhile do not count, and have
-// no entry in its story.
+// A message that waited because the CMS was away must say so. The attempts that failed meanwhile do
+// not count, and have no entry in its story.
 func TestDashboard_MessageShowsThePauseOfItsLane(t *testing.T) {
 	t.Parallel()
 	f := dashboardtest.NewBusy()
 	f.Data.Uncounted = wire.Uncounted{Attempts: 5, Status: 503}
 	const want = "meanwhile the CMS answered 503: 5 attempts of its lane did not count"
-	for delay, isShown := range map[time.Duration]bool{23 * time.Second: true, 200 * time.Millisecond: false} {
+	for delay, isShown := range map[time.Duration]bool{23 * time.Second: true,
+		200 * time.Millisecond: false} {
 		m := dashboardtest.BusyMessage(2)
 		m.AttemptLog[0].At = m.AcceptedAt.Add(delay)
 		f.Data.Messages = []wire.MessageLine{m}
@@ -185,8 +205,8 @@ func TestDashboard_MessageShowsThePauseOfItsLane(t *testing.T) {
 	}
 }
 
-// The page of a dead message shows the reason why Weir would refuse a replay without force. The page also shows the
-// reason that an operator gave for a change of the message.
+// The page of a dead message shows the reason why Weir would refuse a replay without force. The
+// page also shows the reason that an operator gave for a change of the message.
 func TestDashboard_MessageNamesObstacleAndReason(t *testing.T) {
 	t.Parallel()
 	f := dashboardtest.NewBusy()
@@ -196,11 +216,13 @@ func TestDashboard_MessageNamesObstacleAndReason(t *testing.T) {
 	if strings.Contains(body, `id="obstacle"`) {
 		t.Error("got an obstacle for a message that can be replayed, want none")
 	}
+
 	f.Data.Obstacles = map[string]string{id: "a later message of its key was delivered: <b>"}
-	f.Data.Changes = []dashboard.Change{{At: dashboardtest.Noon, Action: "cancel", Subject: id, Function: "write",
-		Detail: `{"reason":"sent <twice>"}`}}
+	f.Data.Changes = []dashboard.Change{{At: dashboardtest.Noon, Action: "cancel", Subject: id,
+		Function: "write", Detail: `{"reason":"sent <twice>"}`}}
 	body = get(f.Dashboard(), "/messages/"+id).Body.String()
-	for _, want := range []string{"A replay needs Force.", "a later message of its key was delivered: &lt;b&gt;",
+	for _, want := range []string{"A replay needs Force.",
+		"a later message of its key was delivered: &lt;b&gt;",
 		"no key: <bdi>sent &lt;twice&gt;</bdi>"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("got the page\n%s\nwant %q in it", body, want)
@@ -208,7 +230,8 @@ func TestDashboard_MessageNamesObstacleAndReason(t *testing.T) {
 	}
 }
 
-// The audit page says of a change that an erasure has removed parameters of it, and links the erased message.
+// The audit page says of a change that an erasure has removed parameters of it, and links the
+// erased message.
 func TestDashboard_AuditNamesTheErasure(t *testing.T) {
 	t.Parallel()
 	f := dashboardtest.NewBusy()
@@ -222,34 +245,37 @@ func TestDashboard_AuditNamesTheErasure(t *testing.T) {
 	}
 }
 
-// Weir groups similar errors, and masks the words in which these errors can differ. For each group, the page also shows
-// one error without masks.
+// Weir groups similar errors, and masks the words in which these errors can differ. For each group,
+// the page also shows one error without masks.
 func TestDashboard_ShowsAnExampleOfEachError(t *testing.T) {
 	t.Parallel()
 	busy := dashboardtest.NewBusy()
 	busy.Data.Clusters.Errors[0].Sample.Reason = "400 Bad Request: path /x is not allowed here"
 	for _, page := range []string{"/errors", ""} {
 		body := get(busy.Dashboard(), page).Body.String()
-		if !strings.Contains(body, "such as <bdi>400 Bad Request: path /x is not allowed here</bdi>") {
+		if !strings.Contains(body,
+			"such as <bdi>400 Bad Request: path /x is not allowed here</bdi>") {
 			t.Errorf("page %q has no example of the first error, want one", page)
 		}
 	}
 }
 
-// The parameters of a download link are the filter of the page, the format of the file, and the key with which the
-// operator opened the page.
+// The parameters of a download link are the filter of the page, the format of the file, and the key
+// with which the operator opened the page.
 func TestDashboard_LinksOfFiles(t *testing.T) {
 	t.Parallel()
 	busy := dashboardtest.NewBusy()
 	d := busy.Dashboard()
 	fingerprint := busy.Data.Clusters.Errors[0].Fingerprint
-	at := slices.IndexFunc(busy.Data.Changes, func(c dashboard.Change) bool { return c.IsMessage() })
+	at := slices.IndexFunc(busy.Data.Changes,
+		func(c dashboard.Change) bool { return c.IsMessage() })
 	subject := "subject=" + busy.Data.Changes[at].Subject
 	for page, link := range map[string]string{
 		"/?": "/api/lanes?", "/replays?": "/api/replays?", "/errors?": "/api/errors?limit=200&amp;",
-		"/audit?":                        "/api/audit?",
-		"/audit?" + subject + "&":        "/api/audit?" + subject + "&amp;",
-		"/errors/" + fingerprint + "?":   "/api/messages?fingerprint=" + fingerprint + "&amp;stage=dead&amp;",
+		"/audit?":                 "/api/audit?",
+		"/audit?" + subject + "&": "/api/audit?" + subject + "&amp;",
+		"/errors/" + fingerprint + "?": "/api/messages?fingerprint=" + fingerprint +
+			"&amp;stage=dead&amp;",
 		"/messages?stage=dead&":          "/api/messages?stage=dead&amp;",
 		"/schedules?continue=somewhere&": "/api/scheduled?",
 	} {
@@ -262,14 +288,17 @@ func TestDashboard_LinksOfFiles(t *testing.T) {
 					want[part] = true
 				}
 			}
+
 			if !hasDownload(body, path, want) {
-				t.Errorf("%s: got no link to a %s file of %s with %v, want one", page, format, path, want)
+				t.Errorf("%s: got no link to a %s file of %s with %v, want one", page, format,
+					path, want)
 			}
 		}
 	}
 }
 
-// hasDownload reports whether a page has a download link with this path and exactly these parameters.
+// hasDownload reports whether a page has a download link with this path and exactly these
+// parameters.
 func hasDownload(page, path string, parameters map[string]bool) bool {
 	for _, found := range regexp.MustCompile(`href="([^"?]*)\?([^"]*)" download`).FindAllStringSubmatch(page, -1) {
 		parts := strings.Split(found[2], "&amp;")
@@ -278,10 +307,12 @@ func hasDownload(page, path string, parameters map[string]bool) bool {
 			return true
 		}
 	}
+
 	return false
 }
 
-// The page tells the operator that a resume of all lanes does not resume a key that was paused on its own.
+// The page tells the operator that a resume of all lanes does not resume a key that was paused on
+// its own.
 func TestDashboard_ResumeNamesRemainingPauses(t *testing.T) {
 	t.Parallel()
 	body := get(dashboardtest.NewBusy().Dashboard(), "/pauses").Body.String()
@@ -297,20 +328,23 @@ type faulty struct{ *dashboardtest.Source }
 func (faulty) Lanes(context.Context) (wire.LaneList, error)                { panic("no lanes") }
 func (faulty) Body(context.Context, weir.ID, bool) (dashboard.Body, error) { panic("no body") }
 
-// Each part of a page loads in its own goroutine, in which the HTTP server recovers no panic. A panic in a load must
-// not end the process.
+// Each part of a page loads in its own goroutine, in which the HTTP server recovers no panic. A
+// panic in a load must not end the process.
 func TestDashboard_APanicDoesNotEndTheProcess(t *testing.T) {
 	t.Parallel()
 	var logged bytes.Buffer
 	f := faulty{dashboardtest.NewBusy()}
 	d := dashboard.New(dashboard.Config{Source: f, Reads: f, Now: f.Now,
 		Log: slog.New(slog.NewJSONHandler(&logged, nil))})
+
 	for path, unread := range map[string]string{"/pauses": "the lanes",
 		"/messages/" + dashboardtest.MessageID(1): "the body"} {
-		if w := get(d, path); w.Code != 200 || !strings.Contains(w.Body.String(), "Could not be read: "+unread) {
+		if w := get(d, path); w.Code != 200 ||
+			!strings.Contains(w.Body.String(), "Could not be read: "+unread) {
 			t.Errorf("GET %s = %d, want 200 with \"Could not be read: %s\"", path, w.Code, unread)
 		}
 	}
+
 	for _, where := range []string{"faulty.Lanes", "faulty.Body"} {
 		if !strings.Contains(logged.String(), where) {
 			t.Errorf("got the log %s\nwant %s in it", &logged, where)
@@ -318,7 +352,8 @@ func TestDashboard_APanicDoesNotEndTheProcess(t *testing.T) {
 	}
 }
 
-// slow is a source whose method Lanes blocks until the test closes slow.ends, or until the context of the call ends.
+// slow is a source whose method Lanes blocks until the test closes slow.ends, or until the context
+// of the call ends.
 type slow struct {
 	*dashboardtest.Source
 	asked atomic.Int32 // number of calls of Lanes
@@ -350,13 +385,15 @@ func TestDashboard_ShowsTheRestWhenSomethingHangs(t *testing.T) {
 		if took := time.Since(began); w.Code != 200 || took != 10*time.Second {
 			t.Errorf("got %d after %s, want status 200 and 10s", w.Code, took)
 		}
+
 		body := w.Body.String()
-		for _, part := range []string{"Could not be read: the lanes.", "No lane could be read.", "Field title: at most",
-			"nightly-report", "Throughput"} {
+		for _, part := range []string{"Could not be read: the lanes.", "No lane could be read.",
+			"Field title: at most", "nightly-report", "Throughput"} {
 			if !strings.Contains(body, part) {
 				t.Errorf("the page lacks %q, want it", part)
 			}
 		}
+
 		if strings.Contains(body, "balanced") {
 			t.Error("the page says that the counters are balanced, want no such claim without the lanes")
 		}
@@ -375,23 +412,29 @@ func TestDashboard_ReadsOnceForAll(t *testing.T) {
 				}
 			}()
 		}
+
 		synctest.Wait()
 		close(s.ends)
 		synctest.Wait()
 		if n := s.asked.Load(); n != 1 {
 			t.Errorf("got %d reads of the lanes for 20 readers, want 1", n)
 		}
+
 		get(d, "")
 		s.PassTime(time.Second)
 		get(d, "")
 		get(d, "", "Cache-Control", "no-cache")
+
 		if n := s.asked.Load(); n != 2 {
 			t.Errorf("got %d reads of the lanes, want 2: the first one, and one for the reader with "+
 				"Cache-Control: no-cache", n)
 		}
+
 		s.PassTime(5 * time.Second)
+
 		if get(d, ""); s.asked.Load() != 3 {
-			t.Errorf("got %d reads of the lanes, want 3: a third one after five seconds", s.asked.Load())
+			t.Errorf("got %d reads of the lanes, want 3: a third one after five seconds",
+				s.asked.Load())
 		}
 	})
 }
@@ -406,13 +449,15 @@ func TestDashboard_AnUpdateLeavesOutTheBodyThatIsShown(t *testing.T) {
 			}
 		}
 	})
+
 	d := f.Dashboard()
 	for path, bodies := range map[string]bool{
 		"/messages/" + dashboardtest.MessageID(1):                      true,
 		"/messages/" + dashboardtest.MessageID(1) + "?known=accepted":  false,
 		"/messages/" + dashboardtest.MessageID(40) + "?known=accepted": true,
-		"/messages/" + dashboardtest.MessageID(5) + "?known=accepted":  true, // erased after the browser got the body
-		"/messages/" + dashboardtest.MessageID(5) + "?known=erased":    false,
+		// erased after the browser got the body
+		"/messages/" + dashboardtest.MessageID(5) + "?known=accepted": true,
+		"/messages/" + dashboardtest.MessageID(5) + "?known=erased":   false,
 	} {
 		if got := strings.Contains(get(d, path).Body.String(), `id="bodies"`); got != bodies {
 			t.Errorf("%s: the page has the bodies: %v, want %v", path, got, bodies)
@@ -424,24 +469,27 @@ func TestDashboard_FurtherFiltersAndOrder(t *testing.T) {
 	t.Parallel()
 	h := dashboardtest.NewBusy().Dashboard()
 	body := get(h, "/messages?keyPrefix=/news/politics&sort=-attempts").Body.String()
-	for _, want := range []string{"/news/politics/1", `<details id="more-filters" open>`, `value="/news/politics"`,
-		`<option value="-attempts" selected>`, "shown are sorted",
-		`<th scope="col">desk</th><th scope="col">title</th>`, "Council votes on item 1 of the budget"} {
+	for _, want := range []string{"/news/politics/1", `<details id="more-filters" open>`,
+		`value="/news/politics"`, `<option value="-attempts" selected>`, "shown are sorted",
+		`<th scope="col">desk</th><th scope="col">title</th>`,
+		"Council votes on item 1 of the budget"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the page lacks %q, want it", want)
 		}
 	}
+
 	if strings.Contains(body, "/news/sport") {
 		t.Error("the page has a key below /news/sport, want only keys with the prefix /news/politics")
 	}
+
 	if body := get(h, "/messages").Body.String(); strings.Contains(body, "sorted") ||
 		strings.Contains(body, `id="more-filters" open`) {
 		t.Error("a search without further filters opens them, or calls its messages sorted; want neither")
 	}
 }
 
-// The page of a batch shows the progress, the stages of the messages, and the problems of the parts. Only the page of
-// an unfinished batch has a button to cancel the batch.
+// The page of a batch shows the progress, the stages of the messages, and the problems of the
+// parts. Only the page of an unfinished batch has a button to cancel the batch.
 func TestDashboard_Batches(t *testing.T) {
 	t.Parallel()
 	f := dashboardtest.NewBusy()
@@ -449,8 +497,8 @@ func TestDashboard_Batches(t *testing.T) {
 	filing, filed, rejected := f.Data.Batches[0], f.Data.Batches[1], f.Data.Batches[2]
 	for path, want := range map[string][]string{
 		"/batches": {filing.ID, filed.ID, rejected.ID, "1\u202f200 of 2\u202f400"},
-		"/batches/" + filing.ID: {"1\u202f200 of 2\u202f400", "delivered", "1\u202f100", "monday/feed.xml",
-			"./title", "line 213", "Cancel the batch"},
+		"/batches/" + filing.ID: {"1\u202f200 of 2\u202f400", "delivered", "1\u202f100",
+			"monday/feed.xml", "./title", "line 213", "Cancel the batch"},
 		"/batches/" + filed.ID:               {"removed", "2\u202f390"},
 		"/batches/" + rejected.ID:            {"1 of 2400 parts are invalid"},
 		"/messages/" + f.Data.Messages[0].ID: {"part 17 of a batch", "/batches/" + filing.ID},
@@ -462,11 +510,13 @@ func TestDashboard_Batches(t *testing.T) {
 			}
 		}
 	}
+
 	for _, b := range []wire.Batch{filed, rejected} {
 		if strings.Contains(get(d, "/batches/"+b.ID).Body.String(), "Cancel the batch") {
 			t.Errorf("the page of a batch in the state %s has a button to cancel the batch, want none", b.State)
 		}
 	}
+
 	if body := get(dashboardtest.NewBroken().Dashboard(), "/batches").Body.String(); !strings.Contains(body,
 		"could not be read") {
 		t.Error("storage is away: got a list of batches, want a note that the batches could not be read")

@@ -11,8 +11,9 @@ import (
 	"weir/internal/wire"
 )
 
-// The largest ages of cached data on a page. shortAge is shorter than the five seconds between two updates of a page,
-// so each update loads data such as the lanes again. longAge is for data that rarely changes, or that takes many reads.
+// The largest ages of cached data on a page. shortAge is shorter than the five seconds between two
+// updates of a page, so each update loads data such as the lanes again. longAge is for data that
+// rarely changes, or that takes many reads.
 const (
 	shortAge = 3 * time.Second
 	longAge  = 30 * time.Second
@@ -30,9 +31,9 @@ func (d *Dashboard) newLoader(ctx context.Context, p *page) *loader {
 	return &loader{ctx: ctx, d: d, page: p}
 }
 
-// loadPart loads one part in a new goroutine. If the load fails, the page shows the other parts, and a note that names
-// the missing part. The HTTP server recovers no panic of another goroutine: without panics.Catch, a panic in a load
-// would end the process, which also delivers messages.
+// loadPart loads one part in a new goroutine. If the load fails, the page shows the other parts,
+// and a note that names the missing part. The HTTP server recovers no panic of another goroutine:
+// without panics.Catch, a panic in a load would end the process, which also delivers messages.
 func (r *loader) loadPart(what string, read func() error) {
 	r.wg.Go(func() {
 		if err := panics.Catch(read); err != nil {
@@ -75,25 +76,31 @@ func (r *loader) loadHistory(s span, into *History) {
 	})
 }
 
-// loadErrors loads the causes of dead messages. If many messages are dead, the load takes many queries. So the page
-// uses a cached value until the value is older than age, or the number of a lane's dead messages changes.
+// loadErrors loads the causes of dead messages. If many messages are dead, the load takes many
+// queries. So the page uses a cached value until the value is older than age, or the number of a
+// lane's dead messages changes.
 func (r *loader) loadErrors(age time.Duration, into *wire.ErrorList) {
 	r.loadPart("the errors", func() error {
 		limited, cancel := context.WithTimeout(r.ctx, timeLimit/4)
 		defer cancel()
-		report, _ := r.loadReport(limited) // the errors are loaded even if the lanes cannot be loaded
+
+		// the errors are loaded even if the lanes cannot be loaded
+		report, _ := r.loadReport(limited)
 		dead := ""
 		for _, l := range report.Lanes {
 			dead += strconv.FormatInt(l.Dead, 10) + " "
 		}
+
 		var err error
 		*into, err = r.d.errors.load(r.ctx, dead, r.page.Now, r.cacheAge(age), r.d.Source.Errors)
+
 		return err
 	})
 }
 
-// loadChangesOf loads the changes of a message. The load reads the audit log from the message's acceptance on, which
-// takes many reads for an old message. So the page accepts a cached value that is up to longAge old.
+// loadChangesOf loads the changes of a message. The load reads the audit log from the message's
+// acceptance on, which takes many reads for an old message. So the page accepts a cached value that
+// is up to longAge old.
 func (r *loader) loadChangesOf(m wire.MessageLine, into *[]Change) {
 	r.loadPart("the audit log", func() error {
 		list, err := r.d.changesOf.load(r.ctx, m.ID, r.page.Now, r.cacheAge(longAge),
@@ -105,7 +112,8 @@ func (r *loader) loadChangesOf(m wire.MessageLine, into *[]Change) {
 	})
 }
 
-// loadObstacleOf loads the reason why a replay of a dead message needs force; "" = no force is needed.
+// loadObstacleOf loads the reason why a replay of a dead message needs force; "" = no force is
+// needed.
 func (r *loader) loadObstacleOf(id weir.ID, into *string) {
 	r.loadPart("the check of a replay", func() (err error) {
 		*into, err = r.d.obstacles.load(r.ctx, id.String(), r.page.Now, r.cacheAge(shortAge),
@@ -116,14 +124,16 @@ func (r *loader) loadObstacleOf(id weir.ID, into *string) {
 
 func (r *loader) loadReplays(into *[]wire.Job) {
 	r.loadPart("the replays", func() (err error) {
-		*into, err = r.d.replays.load(r.ctx, "", r.page.Now, r.cacheAge(shortAge), r.d.Source.Replays)
+		*into, err = r.d.replays.load(r.ctx, "", r.page.Now, r.cacheAge(shortAge),
+			r.d.Source.Replays)
 		return err
 	})
 }
 
 func (r *loader) loadSchedules(into *[]Schedule) {
 	r.loadPart("the schedules", func() (err error) {
-		*into, err = r.d.schedules.load(r.ctx, "", r.page.Now, r.cacheAge(longAge), r.d.Source.Schedules)
+		*into, err = r.d.schedules.load(r.ctx, "", r.page.Now, r.cacheAge(longAge),
+			r.d.Source.Schedules)
 		return err
 	})
 }

@@ -35,8 +35,8 @@ type messageView struct {
 	CanCancel       bool
 }
 
-// BodyVersion returns the version of the body that the page shows. Each edit changes the version. An erasure also
-// changes the version, because an open page must then remove the body.
+// BodyVersion returns the version of the body that the page shows. Each edit changes the version.
+// An erasure also changes the version, because an open page must then remove the body.
 func (v *messageView) BodyVersion() string {
 	if !v.M.ErasedAt.IsZero() {
 		return "erased"
@@ -47,7 +47,8 @@ func (v *messageView) BodyVersion() string {
 	return "accepted"
 }
 
-// Which returns the name of the body that the page shows: "edited" if the message was edited, otherwise "accepted".
+// Which returns the name of the body that the page shows: "edited" if the message was edited,
+// otherwise "accepted".
 func (v *messageView) Which() string {
 	if v.Edited {
 		return "edited"
@@ -64,13 +65,15 @@ type event struct {
 	Facts []labelledValue
 	Wait  string // time since the previous event
 	Link  string // id of a related message
-	Gap   string // note on earlier events that have no entry: attempts that are not kept, or a replay
+	// note on earlier events that have no entry: attempts that are not kept, or a replay
+	Gap string
 
 	IsFirstAttempt bool
 }
 
-// NextAt returns the one time at which a waiting message is expected to be sent; zero = not known. The message's own
-// retry can be due while a pause or an earlier message of its key still holds it up; then the forecast counts.
+// NextAt returns the one time at which a waiting message is expected to be sent; zero = not known.
+// The message's own retry can be due while a pause or an earlier message of its key still holds it
+// up; then the forecast counts.
 func (v *messageView) NextAt() time.Time {
 	if v.M.ExpectedAt.After(v.M.NextAttemptAt) {
 		return v.M.ExpectedAt
@@ -85,10 +88,12 @@ func (d *Dashboard) messagePage(ctx context.Context, p *page, r *http.Request) (
 	if err != nil {
 		return nil, err
 	}
+
 	m, err := d.Source.Message(ctx, id)
 	if err != nil {
 		return nil, err
 	}
+
 	v := &messageView{page: p, M: m, Look: stageBadge(m.Stage), Edited: m.Edited.Exists(),
 		CanReplay: m.Stage == weir.Dead && m.ErasedAt.IsZero(), CanCancel: !m.Stage.Final()}
 	p.Title, p.Refresh = "Message "+m.ID, true
@@ -102,10 +107,13 @@ func (d *Dashboard) messagePage(ctx context.Context, p *page, r *http.Request) (
 			return err
 		})
 	}
+
 	if v.CanReplay {
 		reading.loadObstacleOf(id, &v.Obstacle)
 	}
-	if p.known != v.BodyVersion() { // otherwise the request is an update, and the browser already has the body
+
+	// otherwise the request is an update, and the browser already has the body
+	if p.known != v.BodyVersion() {
 		release, err := d.Reads.Take(ctx)
 		p.held = append(p.held, release)
 		if v.WithBody = true; err == nil {
@@ -114,13 +122,15 @@ func (d *Dashboard) messagePage(ctx context.Context, p *page, r *http.Request) (
 			p.noteUnread("the body")
 		}
 	}
+
 	reading.waitAll()
 	v.explainFirstWait(uncounted)
+
 	return v, nil
 }
 
-// explainFirstWait notes in the story that the CMS was away, or refused everything, before the first attempt. Attempts
-// that do not count have no event of their own.
+// explainFirstWait notes in the story that the CMS was away, or refused everything, before the
+// first attempt. Attempts that do not count have no event of their own.
 func (v *messageView) explainFirstWait(u wire.Uncounted) {
 	for i := range v.Events {
 		if e := &v.Events[i]; len(v.M.AttemptLog) > 0 && e.IsFirstAttempt && e.Gap == "" {
@@ -129,8 +139,8 @@ func (v *messageView) explainFirstWait(u wire.Uncounted) {
 	}
 }
 
-// loadBodies loads the body, the preview of the requests if the message can still be sent, and the difference if it was
-// edited.
+// loadBodies loads the body, the preview of the requests if the message can still be sent, and the
+// difference if it was edited.
 func (d *Dashboard) loadBodies(reading *loader, v *messageView, id weir.ID) {
 	ctx := reading.ctx
 	reading.loadPart("the body", func() error {
@@ -140,22 +150,28 @@ func (d *Dashboard) loadBodies(reading *loader, v *messageView, id weir.ID) {
 			v.IsRedacted = e.Kind == weir.Conflict
 			return nil
 		}
+
 		part, cut := firstPart(body.Text)
 		v.Body, v.BodyCut, v.IsRedacted = indentXML(part), cut, body.IsRedacted
+
 		return err
 	})
+
 	if v.CanReplay || v.CanCancel { // otherwise no request of the message follows
 		reading.loadPart("the requests", func() error {
 			t, err := d.Source.Try(ctx, id, v.Edited)
 			if e, ok := asError(err); ok && (e.Kind == weir.NotFound || e.Kind == weir.Conflict) {
 				return nil // the load of the body reports the same reason
 			}
+
 			if err == nil {
 				v.Preview = newPreview(&t)
 			}
+
 			return err
 		})
 	}
+
 	if v.Edited {
 		reading.loadPart("the difference", func() error {
 			text, err := d.Source.Difference(ctx, id)
@@ -163,14 +179,15 @@ func (d *Dashboard) loadBodies(reading *loader, v *messageView, id weir.ID) {
 				v.DifferenceError = e.Message
 				return nil
 			}
+
 			v.Difference, v.DifferenceCut = firstPart(text)
 			return err
 		})
 	}
 }
 
-// messageEvents returns the events of a message in the order of time. If the holder has not carried out the last
-// requested replay, this request is the last event.
+// messageEvents returns the events of a message in the order of time. If the holder has not carried
+// out the last requested replay, this request is the last event.
 func messageEvents(m wire.Message, now time.Time) []event {
 	events := []event{{At: m.AcceptedAt, Look: badge{"accepted", "in", "info"}, Title: "Accepted"}}
 	if !m.DeliverAt.IsZero() {
@@ -180,40 +197,49 @@ func messageEvents(m wire.Message, now time.Time) []event {
 		}
 		events = append(events, e)
 	}
+
 	events = append(events, attemptEvents(m)...)
 	if m.Edited.Exists() {
-		e := event{At: m.Edited.At, Look: badge{"edited", "pen", "info"}, Title: "Edited, to be replayed",
-			Text: m.Edited.Note}
+		e := event{At: m.Edited.At, Look: badge{"edited", "pen", "info"},
+			Title: "Edited, to be replayed", Text: m.Edited.Note}
 		if editedLast(m) {
 			e.Facts = forcedFact(m)
 		}
 		events = append(events, e)
 	}
+
 	asked, done := lastReplay(m)
 	if done {
 		events = append(events, asked...)
 	}
+
 	slices.SortStableFunc(events, func(a, b event) int { return a.At.Compare(b.At) })
+
 	for i := 1; i < len(events); i++ {
-		if wait := events[i].At.Sub(events[i-1].At); wait >= time.Millisecond && events[i].Wait == "" {
+		if wait := events[i].At.Sub(events[i-1].At); wait >= time.Millisecond &&
+			events[i].Wait == "" {
 			events[i].Wait = spanText(wait)
 		}
 	}
+
 	events = append(events, outcomeEvents(m, now)...)
 	if !done {
 		events = append(events, asked...)
 	}
+
 	return events
 }
 
-// lastReplay returns the event of the last requested replay, and reports whether the holder carried out the replay. For
-// a replay that came with an edit and was carried out, lastReplay returns nil and false, because the event of the edit
-// mentions the replay.
+// lastReplay returns the event of the last requested replay, and reports whether the holder carried
+// out the replay. For a replay that came with an edit and was carried out, lastReplay returns nil
+// and false, because the event of the edit mentions the replay.
 func lastReplay(m wire.Message) (asked []event, done bool) {
 	if m.ReplayAskedAt.IsZero() {
 		return nil, false
 	}
-	e := event{At: m.ReplayAskedAt, Look: badge{"replayed", "in", "info"}, Title: "Replayed", Facts: forcedFact(m)}
+
+	e := event{At: m.ReplayAskedAt, Look: badge{"replayed", "in", "info"}, Title: "Replayed",
+		Facts: forcedFact(m)}
 	done = m.Stage != weir.Dead || m.FinishedAt.After(m.ReplayAskedAt)
 	switch {
 	case !done:
@@ -221,6 +247,7 @@ func lastReplay(m wire.Message) (asked []event, done bool) {
 	case editedLast(m):
 		return nil, false
 	}
+
 	return []event{e}, done
 }
 
@@ -229,7 +256,8 @@ func editedLast(m wire.Message) bool {
 	return !m.ReplayAskedAt.IsZero() && !m.Edited.At.Before(m.ReplayAskedAt)
 }
 
-// forcedFact returns a note if the last replay was forced. A forced replay can replace newer content in the CMS.
+// forcedFact returns a note if the last replay was forced. A forced replay can replace newer
+// content in the CMS.
 func forcedFact(m wire.Message) []labelledValue {
 	if !m.ReplayForced {
 		return nil
@@ -243,10 +271,12 @@ func stepText(s wire.Step) string {
 	if s.Status != 0 {
 		text = formatCount(s.Status)
 	}
+
 	text += " in " + spanText(time.Duration(s.Duration))
 	if s.Reason != "" {
 		text += ", then from the first step again: " + s.Reason
 	}
+
 	return text
 }
 
@@ -254,60 +284,77 @@ func attemptEvents(m wire.Message) []event {
 	var events []event
 	for i, a := range m.AttemptLog {
 		l := outcomeBadge(a.Outcome)
-		e := event{At: a.At, Look: l, IsFirstAttempt: a.Number == 1, Title: "Attempt " + formatCount(a.Number) + ": " + l.Word, Text: a.Reason}
+		e := event{At: a.At, Look: l, IsFirstAttempt: a.Number == 1,
+			Title: "Attempt " + formatCount(a.Number) + ": " + l.Word, Text: a.Reason}
 		if a.Number == 0 || i > 0 && a.Number == m.AttemptLog[i-1].Number {
 			e.Title = "Not counted" // for example, storage did not return the body
 		}
+
 		if a.Status != 0 {
 			e.Facts = append(e.Facts, labelledValue{"the CMS answered", formatCount(a.Status)})
 		}
+
 		e.Facts = append(e.Facts, labelledValue{"took", spanText(time.Duration(a.Duration))})
 		for _, s := range a.Steps {
 			e.Facts = append(e.Facts, labelledValue{"step " + s.Name, stepText(s)})
 		}
+
 		if a.Answer != "" {
 			e.Facts = append(e.Facts, labelledValue{"answer", a.Answer})
 		}
+
 		if i > 0 && a.Number > m.AttemptLog[i-1].Number+1 {
 			e.Gap = formatPlural(a.Number-m.AttemptLog[i-1].Number-1, "attempt is", "attempts are") + " not kept"
 		} else if i > 0 && m.AttemptLog[i-1].Outcome == weir.OutcomeRejected &&
 			!(m.ReplayAskedAt.After(m.AttemptLog[i-1].At) && m.ReplayAskedAt.Before(a.At)) {
 			e.Gap = "dead, then replayed"
 		}
+
 		events = append(events, e)
 	}
+
 	return events
 }
 
-// outcomeEvents returns the event that made the message final, or an event that says that the message waits. For a
-// discarded message it also returns the event of its death.
+// outcomeEvents returns the event that made the message final, or an event that says that the
+// message waits. For a discarded message it also returns the event of its death.
 func outcomeEvents(m wire.Message, now time.Time) []event {
 	l := stageBadge(m.Stage)
 	switch m.Stage {
 	case weir.Delivered:
 		return []event{{At: m.FinishedAt, Look: l, Title: "Delivered", Wait: ""}}
 	case weir.Dead:
-		return []event{{At: m.FinishedAt, Look: l, Title: "Dead", Text: cmp.Or(m.LastError, "given up")}}
+		return []event{{At: m.FinishedAt, Look: l, Title: "Dead",
+			Text: cmp.Or(m.LastError, "given up")}}
 	case weir.Cancelled:
 		return []event{{At: m.FinishedAt, Look: l, Title: "Cancelled"}}
 	case weir.Discarded:
 		return []event{
-			{At: m.DiedAt, Look: stageBadge(weir.Dead), Title: "Dead", Text: cmp.Or(m.LastError, "given up")},
+			{At: m.DiedAt, Look: stageBadge(weir.Dead), Title: "Dead",
+				Text: cmp.Or(m.LastError, "given up")},
 			{At: m.FinishedAt, Look: l, Title: "Discarded", Text: m.DiscardReason},
 		}
+
 	case weir.Superseded:
-		return []event{{At: m.FinishedAt, Look: l, Title: "Superseded by a newer version", Link: m.SupersededBy}}
+		return []event{{At: m.FinishedAt, Look: l, Title: "Superseded by a newer version",
+			Link: m.SupersededBy}}
 	}
+
 	e := event{Look: l, Title: "Waits", Text: m.WaitsFor}
 	if m.Replays > 0 {
 		e.Title = "Waits, having been replayed"
 	}
+
 	if !m.RetriesUntil.IsZero() {
-		e.Facts = append(e.Facts, labelledValue{"tried again at least until", formatTime(m.RetriesUntil, now)})
+		e.Facts = append(e.Facts,
+			labelledValue{"tried again at least until", formatTime(m.RetriesUntil, now)})
 	}
+
 	if m.Position > 0 {
-		e.Facts = append(e.Facts, labelledValue{"number in line for its key", formatCount(m.Position)})
+		e.Facts = append(e.Facts,
+			labelledValue{"number in line for its key", formatCount(m.Position)})
 	}
+
 	return []event{e}
 }
 
@@ -323,13 +370,18 @@ func (d *Dashboard) serveText(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		body, err = d.Source.Body(ctx, id, r.URL.Query().Get("which") == "edited")
 	}
+
 	if err != nil {
 		httpio.WriteError(w, r, d.Log, err)
 		return
 	}
+
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+
 	if body.IsRedacted {
-		w.Header().Set("Weir-Redacted", "true") // the editor then reveals the body, with the key of functions/write
+		// the editor then reveals the body, with the key of functions/write
+		w.Header().Set("Weir-Redacted", "true")
 	}
+
 	w.Write([]byte(body.Text))
 }

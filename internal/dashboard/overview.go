@@ -35,7 +35,9 @@ func chosenSpan(r *http.Request) (span, []span) {
 			chosen = i
 		}
 	}
+
 	all[chosen].Current = true
+
 	return all[chosen], all
 }
 
@@ -50,11 +52,12 @@ type overviewView struct {
 	Totals    wire.Counts
 	Balanced  bool
 	Oldest    time.Time
-	Rate1     float64                // sum over the lanes whose rate is known
-	Rate15    float64                // sum over the lanes whose rate is known
-	RateFrom  time.Time              // start of the minute of Rate1; zero = not known
-	RateUntil time.Time              // end of the minute of Rate1; zero = not known
-	Since     int64                  // number of messages that finished after RateUntil; see addSince
+	Rate1     float64   // sum over the lanes whose rate is known
+	Rate15    float64   // sum over the lanes whose rate is known
+	RateFrom  time.Time // start of the minute of Rate1; zero = not known
+	RateUntil time.Time // end of the minute of Rate1; zero = not known
+	// number of messages that finished after RateUntil; see addSince
+	Since     int64
 	Paused    []wire.Lane            // lanes that are paused as a whole
 	ByPeople  []wire.Lane            // the lanes of Paused that an operator paused
 	KeyPauses int                    // number of paused keys
@@ -77,14 +80,17 @@ type health struct {
 	Share                         float64 // share of attempts that did not deliver
 	P50, P95, P99                 time.Duration
 	LagP50, LagP95                time.Duration
-	PausedUntil                   time.Time // earliest end of the lanes' pauses for the CMS; zero = there is none
-	Reason                        string    // reason of the pause until PausedUntil; "" = no lane is paused for the CMS
-	FailedAt                      time.Time // time of the last attempt if that attempt failed; otherwise zero
-	FailedReason                  string
-	RefusedKeys                   int64     // keys that the CMS refuses, if they are few
-	RefusedKey, RefusedReason     string    // one of these keys, and the words of the CMS
-	RefusedUntil                  time.Time // when they are tried again; zero = now
-	Tone                          badge
+	// earliest end of the lanes' pauses for the CMS; zero = there is none
+	PausedUntil time.Time
+	// reason of the pause until PausedUntil; "" = no lane is paused for the CMS
+	Reason string
+	// time of the last attempt if that attempt failed; otherwise zero
+	FailedAt                  time.Time
+	FailedReason              string
+	RefusedKeys               int64     // keys that the CMS refuses, if they are few
+	RefusedKey, RefusedReason string    // one of these keys, and the words of the CMS
+	RefusedUntil              time.Time // when they are tried again; zero = now
+	Tone                      badge
 }
 
 func (d *Dashboard) overviewPage(ctx context.Context, p *page, r *http.Request) (view, error) {
@@ -107,12 +113,14 @@ func (d *Dashboard) overviewPage(ctx context.Context, p *page, r *http.Request) 
 	if p.Missed("the lanes") {
 		waiting = -1
 	}
+
 	v.Charts = drawCharts(past, chosen.step, p.Now, waiting)
 	v.addSince(past.Steps, chosen.step)
 	v.Jobs = runningJobs(v.Jobs)
 	if n := len(v.Clusters.Errors); n > maxClusters {
 		v.Clusters.Errors, v.More = v.Clusters.Errors[:maxClusters], n-maxClusters
 	}
+
 	return v, nil
 }
 
@@ -125,21 +133,27 @@ func (v *overviewView) addTotals() {
 		if !l.OldestAt.IsZero() && (v.Oldest.IsZero() || l.OldestAt.Before(v.Oldest)) {
 			v.Oldest = l.OldestAt
 		}
+
 		if v.RateUntil = l.RatesUntil; !v.RateUntil.IsZero() {
 			v.RateFrom = v.RateUntil.Add(-time.Minute)
 		}
+
 		if l.PausedBy != "" {
 			v.Paused = append(v.Paused, l)
 		}
+
 		if l.PausedBy == "operator" {
 			v.ByPeople = append(v.ByPeople, l)
 		}
+
 		for _, m := range l.MissingContracts {
 			v.addMissing(m)
 		}
+
 		for _, b := range l.Brakes {
 			v.addBrake(b)
 		}
+
 		for _, pause := range l.Pauses {
 			if pause.Key != "" {
 				v.KeyPauses++
@@ -160,6 +174,7 @@ func (v *overviewView) addMissing(m wire.MissingContract) {
 			return
 		}
 	}
+
 	v.Missing = append(v.Missing, m)
 }
 
@@ -175,11 +190,12 @@ func (v *overviewView) addBrake(b wire.Brake) {
 			return
 		}
 	}
+
 	v.Brakes = append(v.Brakes, b)
 }
 
-// addSince counts the messages that became delivered, dead or superseded after RateUntil. It needs steps of one minute,
-// because a longer step does not show in which minute a message finished.
+// addSince counts the messages that became delivered, dead or superseded after RateUntil. It needs
+// steps of one minute, because a longer step does not show in which minute a message finished.
 func (v *overviewView) addSince(steps []Step, step time.Duration) {
 	for _, s := range steps {
 		if step == time.Minute && !v.RateUntil.IsZero() && !s.At.Before(v.RateUntil) {
@@ -188,18 +204,19 @@ func (v *overviewView) addSince(steps []Step, step time.Duration) {
 	}
 }
 
-// PausedBy returns a text with the causes for which lanes are paused. If there are several causes, the text has the
-// number of lanes for each cause.
+// PausedBy returns a text with the causes for which lanes are paused. If there are several causes,
+// the text has the number of lanes for each cause.
 func (v *overviewView) PausedBy() string {
 	var texts []string
-	for _, cause := range []struct{ by, text string }{{"operator", "by an operator"}, {"calendar", "by the calendar"},
-		{"cms", "for the CMS"}} {
+	for _, cause := range []struct{ by, text string }{{"operator", "by an operator"},
+		{"calendar", "by the calendar"}, {"cms", "for the CMS"}} {
 		n := 0
 		for _, l := range v.Paused {
 			if l.PausedBy == cause.by {
 				n++
 			}
 		}
+
 		switch {
 		case n == len(v.Paused) && n > 0:
 			return cause.text
@@ -207,6 +224,7 @@ func (v *overviewView) PausedBy() string {
 			texts = append(texts, formatCount(n)+" "+cause.text)
 		}
 	}
+
 	return strings.Join(texts, ", ")
 }
 
@@ -241,50 +259,62 @@ type intake struct {
 const (
 	// The overview shows at most maxRefusals reasons and maxSenders senders.
 	maxRefusals, maxSenders = 8, 5
-	// "Recently" is within the last recentWindow. If at least manyRefused submissions were refused recently, and fewer
-	// were accepted, a contract or an upstream is probably wrong.
+	// "Recently" is within the last recentWindow. If at least manyRefused submissions were refused
+	// recently, and fewer were accepted, a contract or an upstream is probably wrong.
 	recentWindow, manyRefused = 15 * time.Minute, 5
 )
 
 // newIntake returns the submissions of a history.
 func newIntake(past History, now time.Time) intake {
-	in := intake{Refused: past.Sum.Refused, Throttled: past.Sum.Throttled, Refusals: past.Refusals[:min(len(past.Refusals), maxRefusals)],
-		Senders: past.Senders[:min(len(past.Senders), maxSenders)]}
+	in := intake{Refused: past.Sum.Refused, Throttled: past.Sum.Throttled,
+		Refusals: past.Refusals[:min(len(past.Refusals), maxRefusals)],
+		Senders:  past.Senders[:min(len(past.Senders), maxSenders)]}
 	in.MoreRefused = in.Refused
 	for _, r := range in.Refusals {
 		in.MoreRefused -= r.Count
 	}
+
 	var accepted, refused int64
 	for _, s := range past.Steps {
 		if s.At.After(now.Add(-recentWindow)) {
-			accepted, refused, in.Poisoned = accepted+s.Accepted, refused+s.Refused, in.Poisoned+s.Poisoned
+			accepted, refused, in.Poisoned = accepted+s.Accepted, refused+s.Refused,
+				in.Poisoned+s.Poisoned
 			in.RecentlyThrottled += s.Throttled
 		}
 	}
+
 	in.MostlyRefused = refused >= manyRefused && refused > accepted
+
 	return in
 }
 
-// newHealth returns the state of the CMS. After a failed attempt, the state stays bad until an attempt is delivered or
-// rejected. Until then, the CMS could still be down.
+// newHealth returns the state of the CMS. After a failed attempt, the state stays bad until an
+// attempt is delivered or rejected. Until then, the CMS could still be down.
 func newHealth(s Step, lanes []wire.Lane) health {
-	h := health{P50: s.AttemptP50, P95: s.AttemptP95, P99: s.AttemptP99, LagP50: s.LagP50, LagP95: s.LagP95,
+	h := health{P50: s.AttemptP50, P95: s.AttemptP95, P99: s.AttemptP99, LagP50: s.LagP50,
+		LagP95: s.LagP95,
 		Failed: s.Attempts[weir.OutcomeRetry], Rejected: s.Attempts[weir.OutcomeRejected],
 		Unavailable: s.Attempts[weir.OutcomeUnavailable]}
+
 	h.Attempts = s.Attempts[weir.OutcomeDelivered] + h.Failed + h.Rejected + h.Unavailable
 	if h.Attempts > 0 {
 		h.Share = float64(h.Attempts-s.Attempts[weir.OutcomeDelivered]) / float64(h.Attempts)
 	}
+
 	for _, l := range lanes {
 		if l.HasFewRefused {
 			h.noteRefusedKeys(l)
 			continue
 		}
+
 		if l.PausedBy == "cms" && (h.Reason == "" || l.PausedUntil.Before(h.PausedUntil)) {
-			h.PausedUntil, h.Reason = l.PausedUntil, cmp.Or(l.PauseReason, l.LastError, "it did not answer")
+			h.PausedUntil, h.Reason = l.PausedUntil,
+				cmp.Or(l.PauseReason, l.LastError, "it did not answer")
 		}
 	}
+
 	h.noteLastFailure(s, lanes)
+
 	switch {
 	case h.Reason != "":
 		h.Tone = badge{"unavailable", "pause", "bad"}
@@ -299,6 +329,7 @@ func newHealth(s Step, lanes []wire.Lane) health {
 	default:
 		h.Tone = badge{"OK", "check", "good"}
 	}
+
 	return h
 }
 
@@ -308,27 +339,31 @@ func (h *health) noteRefusedKeys(l wire.Lane) {
 	if h.RefusedReason == "" {
 		h.RefusedKey, h.RefusedReason = l.RefusedKey, cmp.Or(l.PauseReason, l.LastError)
 	}
+
 	if l.PausedBy == "cms" && (h.RefusedUntil.IsZero() || l.PausedUntil.Before(h.RefusedUntil)) {
 		h.RefusedUntil = l.PausedUntil
 	}
 }
 
-// noteLastFailure sets FailedAt and FailedReason if the last known attempt failed. It looks into the history and
-// also at the lanes, because the history shows the attempts of other instances up to two minutes late. The field
-// FoundDown of a lane shows a failure at once.
+// noteLastFailure sets FailedAt and FailedReason if the last known attempt failed. It looks into
+// the history and also at the lanes, because the history shows the attempts of other instances up
+// to two minutes late. The field FoundDown of a lane shows a failure at once.
 func (h *health) noteLastFailure(s Step, lanes []wire.Lane) {
 	if h.RefusedKeys > 0 {
 		return // the last failure is the refusal of a key
 	}
+
 	failedAt := s.FailedAt
 	for _, l := range lanes {
 		if l.FoundDown && l.LastErrorAt.After(failedAt) {
 			failedAt = l.LastErrorAt
 		}
 	}
+
 	if !failedAt.After(s.AnsweredAt) {
 		return
 	}
+
 	h.FailedAt = failedAt
 	for _, l := range lanes {
 		if l.LastErrorAt.Sub(failedAt).Abs() < time.Second {
@@ -337,43 +372,54 @@ func (h *health) noteLastFailure(s Step, lanes []wire.Lane) {
 	}
 }
 
-// drawCharts returns the charts of a history. The legend of the backlog shows the argument "waiting" or, if this
-// argument is negative, the last number in the history. The other legends show the last step whose counters are
-// complete.
+// drawCharts returns the charts of a history. The legend of the backlog shows the argument
+// "waiting" or, if this argument is negative, the last number in the history. The other legends
+// show the last step whose counters are complete.
 func drawCharts(past History, step time.Duration, now time.Time, waiting int64) []chart {
 	if len(past.Steps) == 0 {
 		return nil
 	}
+
 	p := plotter{steps: slices.Clone(past.Steps), step: step, now: now}
 	if last := &p.steps[len(p.steps)-1]; waiting >= 0 {
 		last.Waiting = waiting
 	}
+
 	for i, s := range p.steps {
 		p.times = append(p.times, s.At)
 		if !s.At.Add(step).After(past.CompleteUntil) {
 			p.whole = i
 		}
 	}
+
 	flow := []series{
 		p.plotRate("accepted", func(s Step) int64 { return s.Accepted }),
 		p.plotRate("delivered", func(s Step) int64 { return s.Delivered }),
 		p.plotRate("dead", func(s Step) int64 { return s.Dead }),
 	}
+
 	attempts := []series{
 		p.plotTime("p50", func(s Step) time.Duration { return s.AttemptP50 }),
 		p.plotTime("p95", func(s Step) time.Duration { return s.AttemptP95 }),
 		p.plotTime("p99", func(s Step) time.Duration { return s.AttemptP99 }),
 	}
+
 	lag := []series{
 		p.plotTime("p50", func(s Step) time.Duration { return s.LagP50 }),
 		p.plotTime("p95", func(s Step) time.Duration { return s.LagP95 }),
 	}
-	depth := []series{p.plot("waiting", len(p.steps)-1, formatWhole, func(s Step) float64 { return float64(s.Waiting) })}
-	backlog := drawChart("depth", "Backlog", "messages that wait", linearAxis(formatWhole, depth...), p.times, depth)
+
+	depth := []series{p.plot("waiting", len(p.steps)-1, formatWhole,
+		func(s Step) float64 { return float64(s.Waiting) })}
+	backlog := drawChart("depth", "Backlog", "messages that wait",
+		linearAxis(formatWhole, depth...), p.times, depth)
+
 	return []chart{
-		p.nameTime(drawChart("flow", "Throughput", "messages per minute", linearAxis(formatRate, flow...), p.times, flow)),
+		p.nameTime(drawChart("flow", "Throughput", "messages per minute",
+			linearAxis(formatRate, flow...), p.times, flow)),
 		backlog,
-		p.nameTime(drawChart("attempts", "CMS", "time of an attempt", logAxis(attempts...), p.times, attempts)),
+		p.nameTime(drawChart("attempts", "CMS", "time of an attempt", logAxis(attempts...), p.times,
+			attempts)),
 		p.nameTime(drawChart("lag", "Lag", "until delivery", logAxis(lag...), p.times, lag)),
 	}
 }
@@ -387,21 +433,25 @@ type plotter struct {
 	now   time.Time
 }
 
-// plot returns a series with one value for each step. The argument "legend" is the index of the step whose value the
-// legend shows.
-func (p *plotter) plot(name string, legend int, text func(float64) string, value func(Step) float64) series {
+// plot returns a series with one value for each step. The argument "legend" is the index of the
+// step whose value the legend shows.
+func (p *plotter) plot(name string, legend int, text func(float64) string,
+	value func(Step) float64) series {
 	s := series{Name: name, Class: "s-" + name, Now: "–"}
 	for _, step := range p.steps {
 		s.values = append(s.values, value(step))
 	}
+
 	if v := s.values[legend]; !math.IsNaN(v) {
 		s.Now = text(v)
 	}
+
 	return s
 }
 
-// plotRate returns a series of numbers per minute. For a step that is not over, plotRate divides the number by the
-// minutes since the start of the step, or by 1 if the step began less than a minute ago.
+// plotRate returns a series of numbers per minute. For a step that is not over, plotRate divides
+// the number by the minutes since the start of the step, or by 1 if the step began less than a
+// minute ago.
 func (p *plotter) plotRate(name string, count func(Step) int64) series {
 	return p.plot(name, p.whole, formatRate, func(s Step) float64 {
 		length := max(min(p.step, p.now.Sub(s.At)), time.Minute)
@@ -411,7 +461,8 @@ func (p *plotter) plotRate(name string, count func(Step) int64) series {
 
 // plotTime returns a series of durations in milliseconds.
 func (p *plotter) plotTime(name string, value func(Step) time.Duration) series {
-	return p.plot(name, p.whole, formatMilliseconds, func(s Step) float64 { return knownMilliseconds(value(s)) })
+	return p.plot(name, p.whole, formatMilliseconds,
+		func(s Step) float64 { return knownMilliseconds(value(s)) })
 }
 
 // nameTime sets the start and the end of the step whose values the legend shows.
@@ -421,8 +472,8 @@ func (p *plotter) nameTime(c chart) chart {
 	return c
 }
 
-// knownMilliseconds returns a duration in milliseconds. A duration of 0 means that the value is not known. For 0,
-// knownMilliseconds returns NaN, which the chart shows as a gap in the line.
+// knownMilliseconds returns a duration in milliseconds. A duration of 0 means that the value is not
+// known. For 0, knownMilliseconds returns NaN, which the chart shows as a gap in the line.
 func knownMilliseconds(d time.Duration) float64 {
 	if d <= 0 {
 		return math.NaN()

@@ -28,8 +28,9 @@ type page struct {
 	SignOut string   // path of the sign-out; "" = none
 	Proof   string   // proof that the operator has signed in; "" = none
 
-	key   string // key of functions/view, from the address
-	known string // version of the message's body that the browser shows; "" = the browser shows no body yet
+	key string // key of functions/view, from the address
+	// version of the message's body that the browser shows; "" = the browser shows no body yet
+	known string
 	self  *url.URL
 	code  int
 	mu    sync.Mutex // guards Unread
@@ -45,26 +46,31 @@ func (p *page) releaseAll() {
 
 func (d *Dashboard) newPage(r *http.Request, name string) *page {
 	q := r.URL.Query()
-	p := &page{Name: name, Now: d.Now().UTC(), key: q.Get("code"), known: q.Get("known"), self: r.URL,
-		code:  http.StatusOK,
+	p := &page{Name: name, Now: d.Now().UTC(), key: q.Get("code"), known: q.Get("known"),
+		self: r.URL, code: http.StatusOK,
 		Fresh: strings.Contains(r.Header.Get("Cache-Control"), "no-cache")}
 	if theme := q.Get("theme"); theme == "light" || theme == "dark" {
 		p.Theme = theme
 	}
+
 	if p.key == "" { // a key in the address needs no cookie
 		p.SignOut = d.SignOut
 	}
+
 	if d.ProofFor != nil {
 		p.Proof = d.ProofFor(r)
 	}
+
 	p.Styles, p.Script = p.Link("/assets/app.css", "v", stamp), p.Link("/assets/app.js", "v", stamp)
+
 	return p
 }
 
 func (p *page) status() int { return p.code }
 
-// Link returns the address of a page. The argument "path" is the page's path below Base. params are pairs of a name and
-// a value. Link leaves out a pair with an empty value, and adds the key and the theme.
+// Link returns the address of a page. The argument "path" is the page's path below Base. params are
+// pairs of a name and a value. Link leaves out a pair with an empty value, and adds the key and the
+// theme.
 func (p *page) Link(path string, params ...string) string { return p.pageURL(Base+path, params...) }
 
 // API returns the address of an API path, with the key. For params, see Link.
@@ -81,9 +87,11 @@ func (p *page) pageURL(path string, params ...string) string {
 	if p.key != "" {
 		q.Set("code", p.key)
 	}
+
 	if p.Theme != "" {
 		q.Set("theme", p.Theme)
 	}
+
 	return joinURL(path, q)
 }
 
@@ -104,7 +112,8 @@ func joinURL(path string, q url.Values) string {
 	return path + "?" + q.Encode()
 }
 
-// With returns this page's address with one parameter changed. An empty value removes the parameter.
+// With returns this page's address with one parameter changed. An empty value removes the
+// parameter.
 func (p *page) With(name, value string) string {
 	q := p.self.Query()
 	q.Del(name)
@@ -121,9 +130,11 @@ func (p *page) Hidden() map[string]string {
 	if p.key != "" {
 		hidden["code"] = p.key
 	}
+
 	if p.Theme != "" {
 		hidden["theme"] = p.Theme
 	}
+
 	return hidden
 }
 
@@ -134,7 +145,8 @@ func (p *page) noteUnread(what string) {
 	slices.Sort(p.Unread)
 }
 
-// Missed reports whether the named part could not be loaded. The page must not show such a part as empty.
+// Missed reports whether the named part could not be loaded. The page must not show such a part as
+// empty.
 func (p *page) Missed(what string) bool { return slices.Contains(p.Unread, what) }
 
 func asError(err error) (*weir.Error, bool) {

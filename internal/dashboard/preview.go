@@ -6,7 +6,8 @@ import (
 	"weir/internal/trial"
 )
 
-// preview is the part of a message's page that shows the requests which Weir would send for the message now.
+// preview is the part of a message's page that shows the requests which Weir would send for the
+// message now.
 type preview struct {
 	SignedIn bool
 	Steps    []previewStep
@@ -35,7 +36,9 @@ func newPreview(t *trial.Trial) *preview {
 	left := shownBytes // number of bytes that the page can still show, for all bodies together
 	for i := range t.Steps {
 		s := &t.Steps[i]
-		shown := previewStep{Name: s.Name, LeftOut: s.LeftOut, OnlyIf: s.OnlyIf, IsAhead: s.Ahead, Problem: s.Problem}
+		shown := previewStep{Name: s.Name, LeftOut: s.LeftOut, OnlyIf: s.OnlyIf, IsAhead: s.Ahead,
+			Problem: s.Problem}
+
 		if s.Request != nil {
 			shown.Line = truncateText(maxLine, s.Request.Method+" "+s.Request.Address)
 			shown.Headers = joinHeaders(s.Request.Headers)
@@ -43,16 +46,19 @@ func newPreview(t *trial.Trial) *preview {
 			left -= len(shown.Body)
 			p.IsCut = p.IsCut || len(shown.Body) < len(s.Request.Body)
 		}
+
 		if s.Ahead {
 			p.Needs = t.Needs
 		}
+
 		p.Steps = append(p.Steps, shown)
 	}
+
 	return p
 }
 
-// joinHeaders returns one line for each header. It leaves out the fence, because only the holder that sends the message
-// knows the fence.
+// joinHeaders returns one line for each header. It leaves out the fence, because only the holder
+// that sends the message knows the fence.
 func joinHeaders(headers []trial.Header) string {
 	var b strings.Builder
 	for _, h := range headers {

@@ -16,13 +16,14 @@ type reads struct{ held atomic.Int32 }
 
 func (r *reads) Take(context.Context) (done func(), err error) {
 	if !r.held.CompareAndSwap(0, 1) {
-		return func() {}, &weir.Error{Kind: weir.Unavailable, Message: "too many bodies are being read"}
+		return func() {}, &weir.Error{Kind: weir.Unavailable,
+			Message: "too many bodies are being read"}
 	}
 	return func() { r.held.Add(-1) }, nil
 }
 
-// A page and a text take the memory of one body, and free it when they are written. Without that memory, the page
-// shows all of the message except its body.
+// A page and a text take the memory of one body, and free it when they are written. Without that
+// memory, the page shows all of the message except its body.
 func TestDashboard_TakesMemoryForABody(t *testing.T) {
 	t.Parallel()
 	cfg, r := dashboardtest.NewBusy().Dashboard().Config, &reads{}
@@ -30,13 +31,15 @@ func TestDashboard_TakesMemoryForABody(t *testing.T) {
 	d, path := dashboard.New(cfg), "/messages/"+dashboardtest.MessageID(1)
 	for range 2 {
 		for _, p := range []string{path, path + "/text"} {
-			if w := get(d, p); w.Code != 200 || strings.Contains(w.Body.String(), "Could not be read") {
+			if w := get(d, p); w.Code != 200 ||
+				strings.Contains(w.Body.String(), "Could not be read") {
 				t.Errorf("GET %s = %d, want 200 with the body", p, w.Code)
 			}
 		}
 	}
 
 	r.held.Store(1)
+
 	for p, want := range map[string]struct {
 		code int
 		text string
@@ -45,6 +48,7 @@ func TestDashboard_TakesMemoryForABody(t *testing.T) {
 			t.Errorf("GET %s = %d without memory, want %d with %q", p, w.Code, want.code, want.text)
 		}
 	}
+
 	if n := r.held.Load(); n != 1 {
 		t.Errorf("got %d bodies in memory after the answers, want 1: that of the test", n)
 	}

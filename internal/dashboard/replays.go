@@ -33,7 +33,8 @@ type clusterView struct {
 	Jobs     []wire.Job
 }
 
-// clusterPage shows an error with its newest dead messages, and with the bulk replays that select the error.
+// clusterPage shows an error with its newest dead messages, and with the bulk replays that select
+// the error.
 func (d *Dashboard) clusterPage(ctx context.Context, p *page, r *http.Request) (view, error) {
 	fingerprint := r.PathValue("fingerprint")
 	v := &clusterView{page: p, C: wire.ErrorCause{Fingerprint: fingerprint}, Gone: true}
@@ -44,20 +45,24 @@ func (d *Dashboard) clusterPage(ctx context.Context, p *page, r *http.Request) (
 	reading.loadErrors(shortAge, &all)
 	reading.loadReplays(&jobs)
 	reading.waitAll()
+
 	for _, c := range all.Errors {
 		if c.Fingerprint == fingerprint {
 			v.C, v.Gone = c, false
 		}
 	}
+
 	for _, j := range jobs {
 		if j.Filter.Fingerprint == fingerprint {
 			v.Jobs = append(v.Jobs, j)
 		}
 	}
+
 	if !v.Gone {
 		reading.loadPart("the messages", func() error { return d.loadClusterMessages(ctx, v) })
 		reading.waitAll()
 	}
+
 	return v, nil
 }
 
@@ -77,8 +82,8 @@ type jobsView struct {
 }
 
 func (d *Dashboard) jobsPage(ctx context.Context, p *page, r *http.Request) (view, error) {
-	v := &jobsView{page: p, Contracts: selectOptions(r.URL.Query().Get("contract"), "any contract", d.Contracts...),
-		Key: r.URL.Query().Get("key"), Lane: laneNumber(r)}
+	v := &jobsView{page: p, Contracts: selectOptions(r.URL.Query().Get("contract"), "any contract",
+		d.Contracts...), Key: r.URL.Query().Get("key"), Lane: laneNumber(r)}
 	p.Title, p.Refresh = "Replays", true
 	reading := d.newLoader(ctx, p)
 	reading.loadReplays(&v.Jobs)
@@ -124,11 +129,13 @@ func (d *Dashboard) pausesPage(ctx context.Context, p *page, r *http.Request) (v
 	reading := d.newLoader(ctx, p)
 	reading.loadLanes(&v.Report)
 	reading.waitAll()
+
 	for _, l := range v.Report.Lanes {
 		v.Pauses = append(v.Pauses, l.Pauses...)
 		if l.PausedBy != "" && l.PausedBy != "operator" {
 			v.Automatic = append(v.Automatic, l)
 		}
 	}
+
 	return v, nil
 }

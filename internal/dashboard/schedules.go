@@ -24,7 +24,9 @@ func (d *Dashboard) schedulesPage(ctx context.Context, p *page, r *http.Request)
 		v.Scheduled, err = d.Source.Scheduled(ctx, token)
 		return err
 	})
+
 	reading.waitAll()
+
 	return v, nil
 }
 
@@ -33,8 +35,8 @@ type scheduleView struct {
 	S ScheduleDetail
 }
 
-// schedulePage shows a schedule. The schedule's name is a parameter of the address, and not a part of the path. So the
-// page is reachable even if the name begins with a dot.
+// schedulePage shows a schedule. The schedule's name is a parameter of the address, and not a part
+// of the path. So the page is reachable even if the name begins with a dot.
 func (d *Dashboard) schedulePage(ctx context.Context, p *page, r *http.Request) (view, error) {
 	s, err := d.Source.Schedule(ctx, r.URL.Query().Get("name"))
 	if err != nil {

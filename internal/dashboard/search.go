@@ -15,8 +15,8 @@ import (
 // pageSize is the largest number of messages in a list.
 const pageSize = 50
 
-// sortedSize is the largest number of messages in a list for which the operator chose an order. Only the messages of
-// the list are sorted.
+// sortedSize is the largest number of messages in a list for which the operator chose an order.
+// Only the messages of the list are sorted.
 const sortedSize = 200
 
 // option is one choice in a select field.
@@ -42,18 +42,20 @@ type searchView struct {
 // IsSorted reports whether the operator chose another order than the default.
 func (v *searchView) IsSorted() bool { return !v.Orders[0].Selected }
 
-// Export returns the address at which the API serves the messages of the search as a file. The format is "csv" or
-// "json".
+// Export returns the address at which the API serves the messages of the search as a file. The
+// format is "csv" or "json".
 func (v *searchView) Export(format string) string {
 	q := &v.asked
-	params := []string{"format", format, "stage", q.Stage, "key", q.Key, "contract", q.Contract, "text", q.Text,
-		"from", isoOrEmpty(q.From), "to", isoOrEmpty(q.To)}
+	params := []string{"format", format, "stage", q.Stage, "key", q.Key, "contract", q.Contract,
+		"text", q.Text, "from", isoOrEmpty(q.From), "to", isoOrEmpty(q.To)}
 	if q.Lane >= 0 {
 		params = append(params, "lane", strconv.Itoa(q.Lane))
 	}
+
 	for name, text := range q.Filters {
 		params = append(params, name, text)
 	}
+
 	return v.API("/messages", params...)
 }
 
@@ -64,13 +66,14 @@ func isoOrEmpty(t time.Time) string {
 	return formatISO(t)
 }
 
-// furtherFilters are the names of the filters in the section "More filters" of the form. The address of the page and
-// the API use the same names.
-var furtherFilters = []string{"keyPrefix", "version", "cmsStatus", "attemptsFrom", "attemptsTo", "finishedFrom",
-	"finishedTo", "idempotencyKey", "shown", "upstream"}
+// furtherFilters are the names of the filters in the section "More filters" of the form. The
+// address of the page and the API use the same names.
+var furtherFilters = []string{"keyPrefix", "version", "cmsStatus", "attemptsFrom", "attemptsTo",
+	"finishedFrom", "finishedTo", "idempotencyKey", "shown", "upstream"}
 
 // orders are the orders that an operator can choose for a list of messages.
-var orders = []option{{"", "accepted, last first", false}, {"accepted", "accepted, first first", false},
+var orders = []option{{"", "accepted, last first", false},
+	{"accepted", "accepted, first first", false},
 	{"-finished", "finished, last first", false}, {"finished", "finished, first first", false},
 	{"due", "due, first first", false}, {"key", "key", false}, {"version", "version", false},
 	{"-attempts", "attempts, most first", false}, {"status", "CMS status", false}}
@@ -85,23 +88,26 @@ func selectOrder(chosen string) []option {
 
 func (d *Dashboard) searchPage(ctx context.Context, p *page, r *http.Request) (view, error) {
 	q := r.URL.Query()
-	v := &searchView{page: p, Text: q.Get("q"), Key: q.Get("key"), Lane: q.Get("lane"), From: q.Get("from"),
-		To: q.Get("to")}
+	v := &searchView{page: p, Text: q.Get("q"), Key: q.Get("key"), Lane: q.Get("lane"),
+		From: q.Get("from"), To: q.Get("to")}
 	p.Title, p.Query = "Messages", v.Text
 	v.Stages = selectOptions(q.Get("stage"), "any stage", stageNames()...)
 	v.Contracts = selectOptions(q.Get("contract"), "any contract", d.Contracts...)
 	if len(d.Upstreams) > 0 {
 		v.Upstreams = selectOptions(q.Get("upstream"), "any upstream", d.Upstreams...)
 	}
+
 	v.Orders, v.More = selectOrder(q.Get("sort")), map[string]string{}
 	for _, name := range furtherFilters {
 		v.More[name] = q.Get(name)
 		v.IsNarrowed = v.IsNarrowed || v.More[name] != ""
 	}
+
 	query, err := readQuery(r)
 	if err != nil {
 		return nil, err
 	}
+
 	v.asked = query
 	if id, err := weir.ParseID(strings.TrimSpace(v.Text)); err == nil {
 		if m, err := d.Source.Message(ctx, id); err == nil {
@@ -109,6 +115,7 @@ func (d *Dashboard) searchPage(ctx context.Context, p *page, r *http.Request) (v
 			return v, nil
 		}
 	}
+
 	v.Found, err = d.Source.Search(ctx, query)
 	if e, ok := asError(err); ok && e.Kind != weir.Internal && e.Kind != weir.Unavailable {
 		p.Notes = append(p.Notes, e.Message)
@@ -116,17 +123,19 @@ func (d *Dashboard) searchPage(ctx context.Context, p *page, r *http.Request) (v
 		p.noteUnread("the messages")
 		d.Log.Warn("dashboard: not read", "err", err)
 	}
+
 	v.IsFirst = r.URL.Query().Get("continue") == ""
 	if v.Found.Continue != "" {
 		v.Next = p.With("continue", v.Found.Continue)
 	}
+
 	return v, nil
 }
 
 func stageNames() []string {
 	var names []string
-	for _, s := range []weir.Stage{weir.Scheduled, weir.Queued, weir.Retrying, weir.Delivered, weir.Dead,
-		weir.Cancelled, weir.Superseded, weir.Discarded} {
+	for _, s := range []weir.Stage{weir.Scheduled, weir.Queued, weir.Retrying,
+		weir.Delivered, weir.Dead, weir.Cancelled, weir.Superseded, weir.Discarded} {
 		names = append(names, string(s))
 	}
 	return names
@@ -134,12 +143,15 @@ func stageNames() []string {
 
 func selectOptions(chosen, none string, names ...string) []option {
 	if chosen != "" && !slices.Contains(names, chosen) {
-		names = append(slices.Clone(names), chosen) // for example, a contract that the settings no longer have
+		// for example, a contract that the settings no longer have
+		names = append(slices.Clone(names), chosen)
 	}
+
 	all := []option{{"", none, chosen == ""}}
 	for _, n := range names {
 		all = append(all, option{n, n, n == chosen})
 	}
+
 	return all
 }
 
@@ -147,12 +159,15 @@ func selectOptions(chosen, none string, names ...string) []option {
 func readQuery(r *http.Request) (Query, error) {
 	in := r.URL.Query()
 	q := Query{Stage: in.Get("stage"), Key: in.Get("key"), Contract: in.Get("contract"),
-		Text: strings.TrimSpace(in.Get("q")), Continue: in.Get("continue"), Lane: -1, Limit: pageSize,
-		Sort: in.Get("sort"), Filters: map[string]string{}}
+		Text: strings.TrimSpace(in.Get("q")), Continue: in.Get("continue"), Lane: -1,
+		Limit: pageSize,
+		Sort:  in.Get("sort"), Filters: map[string]string{}}
+
 	var wrong []string
 	if q.Stage != "" && !slices.Contains(stageNames(), q.Stage) {
 		wrong = append(wrong, "the stage is one of "+strings.Join(stageNames(), ", "))
 	}
+
 	if text := in.Get("lane"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 0 {
@@ -160,6 +175,7 @@ func readQuery(r *http.Request) (Query, error) {
 		}
 		q.Lane = n
 	}
+
 	for _, f := range []struct {
 		name string
 		into *time.Time
@@ -170,35 +186,44 @@ func readQuery(r *http.Request) (Query, error) {
 		}
 		*f.into = at
 	}
+
 	for _, name := range furtherFilters {
 		text := in.Get(name)
 		if at, ok := readMoment(text); ok && strings.HasPrefix(name, "finished") && text != "" {
 			text = at.Format(time.RFC3339)
 		}
+
 		if text != "" {
 			q.Filters[name] = text
 		}
 	}
+
 	if q.Sort != "" {
 		q.Limit = sortedSize
 	}
+
 	if len(wrong) > 0 {
-		return q, &weir.Error{Kind: weir.Malformed, Op: "dashboard", Message: strings.Join(wrong, "; ")}
+		return q, &weir.Error{Kind: weir.Malformed, Op: "dashboard",
+			Message: strings.Join(wrong, "; ")}
 	}
+
 	return q, nil
 }
 
-// readMoment parses a time, and returns it in UTC. A text without a zone is in UTC. For "" readMoment returns the zero
-// time and true.
+// readMoment parses a time, and returns it in UTC. A text without a zone is in UTC. For ""
+// readMoment returns the zero time and true.
 func readMoment(text string) (time.Time, bool) {
 	if text == "" {
 		return time.Time{}, true
 	}
-	for _, layout := range []string{"2006-01-02T15:04", "2006-01-02T15:04:05"} { // as a form of a browser sends it
+
+	// as a form of a browser sends it
+	for _, layout := range []string{"2006-01-02T15:04", "2006-01-02T15:04:05"} {
 		if at, err := time.Parse(layout, text); err == nil {
 			return at.UTC(), true
 		}
 	}
+
 	at, err := weir.ParseMoment(text)
 	return at, err == nil
 }

@@ -19,21 +19,23 @@ const (
 // shownBytes is the largest number of bytes that the page shows of a body or a difference.
 const shownBytes = 64 << 10
 
-// firstPart returns the beginning of a text: at most shownBytes, and only whole characters. It reports whether it cut
-// the text.
+// firstPart returns the beginning of a text: at most shownBytes, and only whole characters. It
+// reports whether it cut the text.
 func firstPart(text string) (part string, cut bool) {
 	if len(text) <= shownBytes {
 		return text, false
 	}
+
 	end := shownBytes
 	for end > 0 && !utf8.RuneStart(text[end]) {
 		end--
 	}
+
 	return text[:end], true
 }
 
-// tokenizeXML splits XML into tokens. It accepts any text, also malformed XML. The concatenated texts of the tokens are
-// the original text.
+// tokenizeXML splits XML into tokens. It accepts any text, also malformed XML. The concatenated
+// texts of the tokens are the original text.
 func tokenizeXML(text string) []token {
 	var all []token
 	for text != "" {
@@ -57,6 +59,7 @@ func nextToken(text string) (token, string) {
 		}
 		return token{textToken, text[:n]}, text[n:]
 	}
+
 	for _, e := range ends {
 		if strings.HasPrefix(text, e.begin) {
 			n := len(text)
@@ -66,11 +69,13 @@ func nextToken(text string) (token, string) {
 			return token{e.class, text[:n]}, text[n:]
 		}
 	}
+
 	n := tagEnd(text)
 	return token{tagToken, text[:n]}, text[n:]
 }
 
-// tagEnd returns the offset after the tag at the beginning of text. A ">" in a quoted value does not end the tag.
+// tagEnd returns the offset after the tag at the beginning of text. A ">" in a quoted value does
+// not end the tag.
 func tagEnd(text string) int {
 	var quote byte
 	for i := 1; i < len(text); i++ {
@@ -79,20 +84,22 @@ func tagEnd(text string) int {
 			if c == quote {
 				quote = 0
 			}
+
 		case c == '"' || c == '\'':
 			quote = c
 		case c == '>':
 			return i + 1
 		}
 	}
+
 	return len(text)
 }
 
 // maxIndent limits the indentation of deeply nested elements.
 const maxIndent = 20
 
-// indentXML puts each tag on its own line. It does not change an element that directly contains text, because white
-// space can matter there.
+// indentXML puts each tag on its own line. It does not change an element that directly contains
+// text, because white space can matter there.
 func indentXML(text string) []token {
 	in := tokenizeXML(text)
 	ends := findMixedContent(in)
@@ -100,44 +107,54 @@ func indentXML(text string) []token {
 	depth := 0
 	newline := func() {
 		if len(out) > 0 {
-			out = append(out, token{textToken, "\n" + strings.Repeat("  ", min(max(depth, 0), maxIndent))})
+			out = append(out, token{textToken,
+				"\n" + strings.Repeat("  ", min(max(depth, 0), maxIndent))})
 		}
 	}
+
 	for i := 0; i < len(in); i++ {
 		t := in[i]
 		if t.Class == textToken && strings.TrimSpace(t.Text) == "" {
 			continue
 		}
+
 		if isEndTag(t) {
 			depth--
 		}
+
 		newline()
+
 		if end, whole := ends[i]; whole {
 			out = append(out, in[i:end]...)
 			i = end - 1
 			continue
 		}
+
 		out = append(out, t)
 		if isStartTag(t) {
 			depth++
 		}
 	}
+
 	return out
 }
 
 func isStartTag(t token) bool {
-	return t.Class == tagToken && !strings.HasPrefix(t.Text, "</") && !strings.HasSuffix(t.Text, "/>")
+	return t.Class == tagToken && !strings.HasPrefix(t.Text, "</") &&
+		!strings.HasSuffix(t.Text, "/>")
 }
 
 func isEndTag(t token) bool { return t.Class == tagToken && strings.HasPrefix(t.Text, "</") }
 
-// findMixedContent finds the elements that directly contain text, and the elements without content. It maps the index
-// of an element's start tag to the index after its end tag. The indexes are positions in the slice of tokens.
+// findMixedContent finds the elements that directly contain text, and the elements without content.
+// It maps the index of an element's start tag to the index after its end tag. The indexes are
+// positions in the slice of tokens.
 func findMixedContent(in []token) map[int]int {
 	type element struct {
 		begin int
 		text  bool
 	}
+
 	ends := map[int]int{}
 	var around []element
 	for i, t := range in {
@@ -150,10 +167,13 @@ func findMixedContent(in []token) map[int]int {
 			if e.text || i == e.begin+1 {
 				ends[e.begin] = i + 1
 			}
-		case len(around) > 0 && (t.Class == dataToken || t.Class == textToken && strings.TrimSpace(t.Text) != ""):
+
+		case len(around) > 0 &&
+			(t.Class == dataToken || t.Class == textToken && strings.TrimSpace(t.Text) != ""):
 			around[len(around)-1].text = true
 		}
 	}
+
 	return ends
 }
 
@@ -166,14 +186,17 @@ func diffLines(text string) []diffLine {
 		line = strings.TrimRight(line, "\r\n")
 		tone := ""
 		switch {
-		case strings.HasPrefix(line, "+++"), strings.HasPrefix(line, "---"), strings.HasPrefix(line, "@@"):
+		case strings.HasPrefix(line, "+++"), strings.HasPrefix(line, "---"),
+			strings.HasPrefix(line, "@@"):
 			tone = "head"
 		case strings.HasPrefix(line, "+"):
 			tone = "added"
 		case strings.HasPrefix(line, "-"):
 			tone = "removed"
 		}
+
 		all = append(all, diffLine{tone, line})
 	}
+
 	return all
 }

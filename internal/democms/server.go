@@ -1,7 +1,7 @@
-// Package democms is the demo CMS. For each write the CMS looks up the item with the write's path, waits, and then
-// creates or updates the item. Writes of one path can overlap and then create duplicates, as in the CMSs for which Weir
-// was made. The CMS counts overlaps, duplicates, repeats and writes out of order (see Stats). Callers can make the CMS
-// fail (see Faults).
+// Package democms is the demo CMS. For each write the CMS looks up the item with the write's path,
+// waits, and then creates or updates the item. Writes of one path can overlap and then create
+// duplicates, as in the CMSs for which Weir was made. The CMS counts overlaps, duplicates, repeats
+// and writes out of order (see Stats). Callers can make the CMS fail (see Faults).
 package democms
 
 import (
@@ -29,12 +29,13 @@ type contentItem struct {
 
 // Request is one write that the CMS received, successful or not.
 type Request struct {
-	ID        string    `json:"id"` // value of Idempotency-Key; "" if the header is missing
-	Path      string    `json:"path"`
-	Version   int       `json:"version"`
-	Fence     int64     `json:"fence"`
-	Attempt   int       `json:"attempt"`
-	Order     int64     `json:"order"` // value of Weir-Sequence; if missing, the write's number, counted from 1
+	ID      string `json:"id"` // value of Idempotency-Key; "" if the header is missing
+	Path    string `json:"path"`
+	Version int    `json:"version"`
+	Fence   int64  `json:"fence"`
+	Attempt int    `json:"attempt"`
+	// value of Weir-Sequence; if missing, the write's number, counted from 1
+	Order     int64     `json:"order"`
 	Trace     string    `json:"trace"` // value of traceparent
 	State     string    `json:"state"` // value of tracestate
 	StartedAt time.Time `json:"startedAt"`
@@ -63,19 +64,24 @@ type Server struct {
 
 // Stats has the counts since the start or the last Reset.
 type Stats struct {
-	Items         int `json:"items"`
-	Writes        int `json:"writes"`        // successful writes
-	Failures      int `json:"failures"`      // writes that got a status of 400 or more, or no answer
-	Duplicates    int `json:"duplicates"`    // items with the same path as an earlier item
-	Overlaps      int `json:"overlaps"`      // writes that began while another write of the same path ran
+	Items  int `json:"items"`
+	Writes int `json:"writes"` // successful writes
+	// writes that got a status of 400 or more, or no answer
+	Failures   int `json:"failures"`
+	Duplicates int `json:"duplicates"` // items with the same path as an earlier item
+	// writes that began while another write of the same path ran
+	Overlaps      int `json:"overlaps"`
 	MaxConcurrent int `json:"maxConcurrent"` // largest number of writes at one time, over all paths
-	Inversions    int `json:"inversions"`    // successful writes with a lower Version than the path had before
-	Overtaken     int `json:"overtaken"`     // successful writes with a lower Order than the path had before
-	Repeats       int `json:"repeats"`       // successful writes with the Idempotency-Key of an earlier such write
+	// successful writes with a lower Version than the path had before
+	Inversions int `json:"inversions"`
+	// successful writes with a lower Order than the path had before
+	Overtaken int `json:"overtaken"`
+	// successful writes with the Idempotency-Key of an earlier such write
+	Repeats int `json:"repeats"`
 }
 
-// New returns an empty CMS. Between the look-up of an item and the write, the CMS waits for latency plus a random time
-// below jitter.
+// New returns an empty CMS. Between the look-up of an item and the write, the CMS waits for latency
+// plus a random time below jitter.
 func New(latency, jitter time.Duration) *Server {
 	s := &Server{latency: latency, jitter: jitter, mux: http.NewServeMux()}
 	s.Reset()
@@ -86,6 +92,7 @@ func New(latency, jitter time.Duration) *Server {
 	s.mux.HandleFunc("DELETE /faults", s.clearFaults)
 	s.mux.HandleFunc("POST /reset", func(http.ResponseWriter, *http.Request) { s.Reset() })
 	s.mux.HandleFunc("GET /{$}", s.showPage)
+
 	return s
 }
 
@@ -113,27 +120,36 @@ type writeBody struct {
 	Title       string `xml:"title"`
 }
 
-// handleWrite finishes a write even if the client disconnects, as many real CMSs do. This is the reason for Weir's
-// settle time.
+// handleWrite finishes a write even if the client disconnects, as many real CMSs do. This is the
+// reason for Weir's settle time.
 func (s *Server) handleWrite(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
 		http.Error(w, "the body broke off", http.StatusBadRequest)
 		return
 	}
+
 	var c writeBody
-	// The CMS reads each encoding that Weir accepts. Otherwise the first message in Latin-1 would be dead.
+
+	// The CMS reads each encoding that Weir accepts. Otherwise the first message in Latin-1 would
+	// be dead.
 	text, err := contract.Text(cmp.Or(r.Header.Get("Content-Type"), "application/xml"), body)
 	if err == nil {
 		err = xml.Unmarshal([]byte(text), &c)
 	}
+
 	if err != nil {
 		http.Error(w, "this is not XML: "+err.Error(), http.StatusBadRequest)
 		return
 	}
-	version, _ := strconv.Atoi(firstNonEmpty(c.VersionAttr, c.Version)) // a message without a version has version 0
-	req := Request{ID: r.Header.Get("Idempotency-Key"), Path: findPath(c, r.Header), Version: version,
-		Trace: r.Header.Get("Traceparent"), State: r.Header.Get("Tracestate"), StartedAt: time.Now()}
+
+	// a message without a version has version 0
+	version, _ := strconv.Atoi(firstNonEmpty(c.VersionAttr, c.Version))
+	req := Request{ID: r.Header.Get("Idempotency-Key"), Path: findPath(c, r.Header),
+		Version: version,
+		Trace:   r.Header.Get("Traceparent"), State: r.Header.Get("Tracestate"),
+		StartedAt: time.Now()}
+
 	req.Fence, _ = strconv.ParseInt(r.Header.Get("Weir-Fence"), 10, 64)
 	req.Attempt, _ = strconv.Atoi(r.Header.Get("Weir-Attempt"))
 	sequence, err := strconv.ParseInt(r.Header.Get("Weir-Sequence"), 10, 64)
@@ -141,21 +157,24 @@ func (s *Server) handleWrite(w http.ResponseWriter, r *http.Request) {
 	if req.Order = sequence; err != nil {
 		req.Order = arrival
 	}
+
 	status, words := s.applyFaults(w, r, req.Path, []byte(text))
 	if status == 0 {
 		status, words = s.storeItem(req, c.Title)
 	}
+
 	req.Status, req.EndedAt = status, time.Now()
 	s.recordEnd(req)
 	if status == aborted {
 		panic(http.ErrAbortHandler)
 	}
+
 	w.WriteHeader(status)
 	fmt.Fprintln(w, words)
 }
 
-// findPath returns the path in the message. If the message has no path, findPath returns the ordering key, so that the
-// CMS accepts messages of every contract.
+// findPath returns the path in the message. If the message has no path, findPath returns the
+// ordering key, so that the CMS accepts messages of every contract.
 func findPath(c writeBody, header http.Header) string {
 	key, err := url.PathUnescape(header.Get("Weir-Key"))
 	if err != nil {
@@ -171,12 +190,13 @@ func firstNonEmpty(a, b string) string {
 	return b
 }
 
-// storeItem does not hold the lock while it waits. So concurrent writes of one path can create duplicates, as in a real
-// CMS.
+// storeItem does not hold the lock while it waits. So concurrent writes of one path can create
+// duplicates, as in a real CMS.
 func (s *Server) storeItem(req Request, title string) (int, string) {
 	if req.Path == "" {
 		return http.StatusBadRequest, "path is missing"
 	}
+
 	s.mu.Lock()
 	var found *contentItem
 	for _, it := range s.items {
@@ -185,11 +205,13 @@ func (s *Server) storeItem(req Request, title string) (int, string) {
 			break
 		}
 	}
+
 	s.mu.Unlock()
 	wait := s.latency
 	if s.jitter > 0 {
 		wait += rand.N(s.jitter)
 	}
+
 	time.Sleep(wait)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,11 +220,14 @@ func (s *Server) storeItem(req Request, title string) (int, string) {
 		*found = written
 		return http.StatusOK, "updated"
 	}
+
 	s.items = append(s.items, &written)
+
 	return http.StatusCreated, "created"
 }
 
-// recordBegin records that a write begins. arrival is the number of writes that have begun since the start.
+// recordBegin records that a write begins. arrival is the number of writes that have begun since
+// the start.
 func (s *Server) recordBegin(path string) (arrival int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,8 +235,10 @@ func (s *Server) recordBegin(path string) (arrival int64) {
 	if s.running[path]++; s.running[path] > 1 {
 		s.stats.Overlaps++
 	}
+
 	s.inFlight++
 	s.stats.MaxConcurrent = max(s.stats.MaxConcurrent, s.inFlight)
+
 	return s.arrivals
 }
 
@@ -222,23 +249,28 @@ func (s *Server) recordEnd(req Request) {
 	if s.running[req.Path]--; s.running[req.Path] == 0 {
 		delete(s.running, req.Path)
 	}
+
 	s.requests = append(s.requests, req)
 	if req.Status >= http.StatusBadRequest || req.Status == aborted {
 		s.stats.Failures++
 		return
 	}
+
 	s.stats.Writes++
 	if req.Version < s.latest[req.Path] {
 		s.stats.Inversions++
 	}
+
 	s.latest[req.Path] = max(s.latest[req.Path], req.Version)
 	if req.Order < s.newest[req.Path] {
 		s.stats.Overtaken++
 	}
+
 	s.newest[req.Path] = max(s.newest[req.Path], req.Order)
 	if req.ID != "" && s.ids[req.ID] {
 		s.stats.Repeats++
 	}
+
 	s.ids[req.ID] = true
 }
 
@@ -254,6 +286,7 @@ func (s *Server) Stats() Stats {
 		}
 		paths[it.Path] = true
 	}
+
 	return st
 }
 
@@ -311,13 +344,18 @@ var KnownFaults = [][2]string{
 func (s *Server) showPage(w http.ResponseWriter, r *http.Request) {
 	stats := s.Stats()
 	s.mu.Lock()
-	faults, _ := json.Marshal(s.faults) // cannot fail, because Faults has only strings, numbers and bools
+
+	// cannot fail, because Faults has only strings, numbers and bools
+	faults, _ := json.Marshal(s.faults)
 	items := make([]contentItem, 0, len(s.items))
 	for _, it := range s.items {
 		items = append(items, *it)
 	}
+
 	s.mu.Unlock()
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	pageTemplate.Execute(w, map[string]any{"Stats": stats, "Items": items, "Address": "http://" + r.Host,
-		"Faults": string(faults), "Known": KnownFaults}) // an error means that the client has disconnected
+	pageTemplate.Execute(w, map[string]any{"Stats": stats, "Items": items,
+		"Address": "http://" + r.Host,
+		// an error means that the client has disconnected
+		"Faults": string(faults), "Known": KnownFaults})
 }

@@ -24,6 +24,7 @@ func CheckAddress(address string, p Protection) error {
 			address,
 		)
 	}
+
 	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
 		return fmt.Errorf("--listen is %q, and its port must be a number up to 65535", address)
 	}
@@ -34,6 +35,7 @@ func CheckAddress(address string, p Protection) error {
 		return errors.New(
 			"--behind-proxy needs keys, because the proxy passes on requests of others: " + newKey,
 		)
+
 	case IsLoopback(address) || p.IsBehindProxy:
 		return nil
 	case !p.HasKeys:
@@ -42,6 +44,7 @@ func CheckAddress(address string, p Protection) error {
 			address,
 			newKey,
 		)
+
 	case !p.HasTLS:
 		return fmt.Errorf(
 			"--listen %s can be reached from other machines, and keys and messages would cross the "+
@@ -49,6 +52,7 @@ func CheckAddress(address string, p Protection) error {
 			address,
 		)
 	}
+
 	return nil
 }
 

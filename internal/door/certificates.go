@@ -37,9 +37,11 @@ func OpenCertificates(
 	if c.version, err = c.describeFiles(); err == nil {
 		err = c.readFiles()
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("tls: %w", err)
 	}
+
 	return c, nil
 }
 
@@ -52,6 +54,7 @@ func (c *Certificates) TLS() *tls.Config {
 func (c *Certificates) certificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if now := c.now(); now.Sub(c.lookedAt) >= lookEvery {
 		c.lookedAt = now
 		c.reload()
@@ -65,14 +68,17 @@ func (c *Certificates) reload() {
 	if err == nil && version == c.version {
 		return
 	}
+
 	if err == nil {
 		c.version = version
 		err = c.readFiles()
 	}
+
 	if err != nil {
 		c.log.Error("door: certificate not read again, the former one stays", "err", err)
 		return
 	}
+
 	c.log.Info("door: certificate read again", "detail", c.certFile)
 }
 
@@ -85,6 +91,7 @@ func (c *Certificates) describeFiles() (string, error) {
 		}
 		version += fmt.Sprint(info.Size(), " ", info.ModTime().UnixNano(), " ")
 	}
+
 	return version, nil
 }
 
@@ -93,16 +100,18 @@ func (c *Certificates) readFiles() error {
 	if err != nil {
 		return err
 	}
+
 	c.current = &pair
 	if weakness := describeValidity(pair.Leaf, c.now()); weakness != "" {
 		c.log.Warn("door: certificate is used nevertheless", "detail", weakness)
 	}
+
 	return nil
 }
 
-// CheckCertificate reads a certificate and its key, as OpenCertificates does. It returns the time at
-// which the certificate expires, and a warning if clients refuse the certificate at the time now, or
-// will refuse it soon.
+// CheckCertificate reads a certificate and its key, as OpenCertificates does. It returns the time
+// at which the certificate expires, and a warning if clients refuse the certificate at the time
+// now, or will refuse it soon.
 func CheckCertificate(
 	certFile, keyFile string,
 	now time.Time,
@@ -120,6 +129,7 @@ func readPair(certFile, keyFile string) (tls.Certificate, error) {
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("certificate: %w", err)
 	}
+
 	key, err := os.ReadFile(keyFile)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("key: %w", err)
@@ -134,6 +144,7 @@ func readPair(certFile, keyFile string) (tls.Certificate, error) {
 			err,
 		)
 	}
+
 	return pair, nil
 }
 
@@ -141,7 +152,8 @@ func readPair(certFile, keyFile string) (tls.Certificate, error) {
 // with automatic renewal replace certificates earlier.
 const expiresSoon = 7 * 24 * time.Hour
 
-// describeValidity returns a warning if a certificate is not valid at the time now, or not for long.
+// describeValidity returns a warning if a certificate is not valid at the time now, or not for
+// long.
 func describeValidity(leaf *x509.Certificate, now time.Time) string {
 	format := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 	switch {
@@ -155,5 +167,6 @@ func describeValidity(leaf *x509.Certificate, now time.Time) string {
 		return fmt.Sprintf("the certificate of tls expires at %s: renew it; Weir reads the files again without a "+
 			"restart", format(leaf.NotAfter))
 	}
+
 	return ""
 }

@@ -26,16 +26,19 @@ func writeCertificate(t *testing.T, certFile, keyFile, name string, modifiedAt t
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
 		NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der},
 		keyFile: {Type: "PRIVATE KEY", Bytes: keyDER}} {
 		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
@@ -54,10 +57,12 @@ func nameOf(t *testing.T, config *tls.Config) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	parsed, err := x509.ParseCertificate(c.Certificate[0])
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return parsed.Subject.CommonName
 }
 
@@ -71,6 +76,7 @@ func TestCertificates_AreReadAgain(t *testing.T) {
 		t.TempDir(),
 		"tls.key",
 	)
+
 	writeCertificate(t, certFile, keyFile, "first", now)
 	var log bytes.Buffer
 	c, err := door.OpenCertificates(certFile, keyFile, func() time.Time { return now },
@@ -78,6 +84,7 @@ func TestCertificates_AreReadAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	config := c.TLS()
 	if got := nameOf(t, config); got != "first" {
 		t.Errorf("got the certificate %q, want first", got)
@@ -92,8 +99,10 @@ func TestCertificates_AreReadAgain(t *testing.T) {
 	if err := os.WriteFile(certFile, []byte("half a certifi"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	now = now.Add(time.Minute)
 	log.Reset()
+
 	if got := nameOf(t, config); got != "second" ||
 		!bytes.Contains(log.Bytes(), []byte("former one stays")) {
 		t.Errorf(

@@ -51,16 +51,19 @@ func (d *Door) Wrap(next http.Handler) http.Handler {
 		for _, name := range hostHeaders {
 			r.Header.Del(name)
 		}
+
 		if !d.IsBehindProxy {
 			for _, name := range proxyHeaders {
 				r.Header.Del(name)
 			}
 		}
+
 		if d.isOpen() && !loopback.IsName(r.Host) {
 			httpio.WriteError(w, r, d.Log, &weir.Error{Kind: weir.Forbidden, Op: "door",
 				Message: "without keys this server answers only to localhost and addresses such as 127.0.0.1"})
 			return
 		}
+
 		next.ServeHTTP(w, r)
 	})
 }
@@ -73,6 +76,7 @@ func (d *Door) Guard(function string, next http.Handler) http.Handler {
 	if d.isOpen() || !needsKey(function) {
 		return next
 	}
+
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key := httpio.FunctionKey(r)
 		if key == "" {
@@ -80,6 +84,7 @@ func (d *Door) Guard(function string, next http.Handler) http.Handler {
 				r.Header.Set("X-Functions-Key", key)
 			}
 		}
+
 		switch {
 		case d.Keys.Open(function, key) || d.isPublic(r):
 			next.ServeHTTP(w, r)
@@ -87,7 +92,8 @@ func (d *Door) Guard(function string, next http.Handler) http.Handler {
 			http.Redirect(w, r, d.signInAddress(r), http.StatusSeeOther)
 		default:
 			httpio.WriteError(w, r, d.Log, &weir.Error{Kind: weir.Unauthenticated, Op: "door",
-				Message: "this needs the key of the function " + function + ", in the header x-functions-key"})
+				Message: "this needs the key of the function " + function +
+					", in the header x-functions-key"})
 		}
 	})
 }

@@ -27,6 +27,7 @@ func newDoor(
 		keys[name] = door.NewKey()
 		hashes[name] = []door.Hash{door.HashKey(keys[name])}
 	}
+
 	return door.New(
 		door.Config{Keys: hashes, Page: page, Now: now, Log: slog.New(slog.DiscardHandler)},
 	), keys
@@ -53,13 +54,14 @@ func TestDoor_GuardsByTheKeyOfTheFunction(t *testing.T) {
 		function, header, code string
 		want                   int
 	}{
-		"KeyInHeader":       {"receive", keys["receive"], "", http.StatusNoContent},
-		"KeyInParameter":    {"receive", "", keys["receive"], http.StatusNoContent},
-		"HeaderComesFirst":  {"receive", "wrong", keys["receive"], http.StatusUnauthorized},
-		"KeyOfAll":          {"receive", keys[door.All], "", http.StatusNoContent},
-		"OfAnother":         {"receive", keys["view"], "", http.StatusUnauthorized},
-		"None":              {"receive", "", "", http.StatusUnauthorized},
-		"TheHashItself":     {"receive", door.HashKey(keys["receive"]).String(), "", http.StatusUnauthorized},
+		"KeyInHeader":      {"receive", keys["receive"], "", http.StatusNoContent},
+		"KeyInParameter":   {"receive", "", keys["receive"], http.StatusNoContent},
+		"HeaderComesFirst": {"receive", "wrong", keys["receive"], http.StatusUnauthorized},
+		"KeyOfAll":         {"receive", keys[door.All], "", http.StatusNoContent},
+		"OfAnother":        {"receive", keys["view"], "", http.StatusUnauthorized},
+		"None":             {"receive", "", "", http.StatusUnauthorized},
+		"TheHashItself": {"receive", door.HashKey(keys["receive"]).String(), "",
+			http.StatusUnauthorized},
 		"FunctionWithNoKey": {"write", keys["view"], "", http.StatusUnauthorized},
 		"AllOpensWrite":     {"write", keys[door.All], "", http.StatusNoContent},
 		"HealthNeedsNone":   {"health", "", "", http.StatusNoContent},
@@ -71,6 +73,7 @@ func TestDoor_GuardsByTheKeyOfTheFunction(t *testing.T) {
 			if c.header != "" {
 				r.Header.Set("X-Functions-Key", c.header)
 			}
+
 			if got := send(d.Guard(c.function, &answer{}), r).Code; got != c.want {
 				t.Errorf("got %d, want %d", got, c.want)
 			}
@@ -88,9 +91,10 @@ func TestKeys_Rotate(t *testing.T) {
 	if problems != nil {
 		t.Fatal(problems)
 	}
+
 	only, _ := door.ParseKeys(map[string][]string{"view": hashes[1:]})
-	for i, got := range []bool{both.Open("view", former), both.Open("view", next), only.Open("view", next),
-		!only.Open("view", former)} {
+	for i, got := range []bool{both.Open("view", former), both.Open("view", next),
+		only.Open("view", next), !only.Open("view", former)} {
 		if !got {
 			t.Errorf("check %d: got false, want true", i)
 		}
@@ -120,8 +124,8 @@ func TestDoor_WithoutKeysServesThisMachineOnly(t *testing.T) {
 	t.Parallel()
 	open, _ := newDoor(t, time.Now)
 	keyed, _ := newDoor(t, time.Now, "view")
-	for host, want := range map[string][2]int{"localhost:7071": {204, 204}, "127.0.0.1:7071": {204, 204},
-		"evil.example": {403, 204}} {
+	for host, want := range map[string][2]int{"localhost:7071": {204, 204},
+		"127.0.0.1:7071": {204, 204}, "evil.example": {403, 204}} {
 		for i, d := range []*door.Door{open, keyed} {
 			r := httptest.NewRequest(http.MethodGet, "http://"+host+"/api/lanes", nil)
 			if got := send(d.Wrap(&answer{}), r).Code; got != want[i] {
@@ -138,10 +142,11 @@ func TestDoor_RemovesHeadersOfOthers(t *testing.T) {
 		d := door.New(door.Config{IsBehindProxy: isBehindProxy, Page: page, Now: time.Now,
 			Log: slog.New(slog.DiscardHandler)})
 		r := httptest.NewRequest(http.MethodGet, "http://localhost/api/lanes", nil)
-		for _, name := range []string{"X-Azure-Functions-InvocationId", "X-MS-CLIENT-PRINCIPAL-NAME", "X-Forwarded-For",
-			"X-Forwarded-Host"} {
+		for _, name := range []string{"X-Azure-Functions-InvocationId",
+			"X-MS-CLIENT-PRINCIPAL-NAME", "X-Forwarded-For", "X-Forwarded-Host"} {
 			r.Header.Set(name, "forged")
 		}
+
 		got := &answer{}
 		send(d.Wrap(got), r)
 		hasHost := got.headers.Get(
@@ -149,6 +154,7 @@ func TestDoor_RemovesHeadersOfOthers(t *testing.T) {
 		)+got.headers.Get(
 			"X-MS-CLIENT-PRINCIPAL-NAME",
 		) != ""
+
 		hasProxy := got.headers.Get("X-Forwarded-For") != "" &&
 			got.headers.Get("X-Forwarded-Host") != ""
 		if hasHost || hasProxy != isBehindProxy {
@@ -162,7 +168,9 @@ func TestCheckAddress(t *testing.T) {
 	nothing, keys := door.Protection{}, door.Protection{HasKeys: true}
 	tls := door.Protection{HasKeys: true, HasTLS: true}
 	proxy := door.Protection{HasKeys: true, IsBehindProxy: true}
-	for address, want := range map[string][5]bool{ // nothing, keys, TLS and keys, proxy and keys, proxy alone
+
+	// nothing, keys, TLS and keys, proxy and keys, proxy alone
+	for address, want := range map[string][5]bool{
 		"127.0.0.1:7071":    {true, true, true, true, false},
 		"[::1]:0":           {true, true, true, true, false},
 		"localhost:7071":    {true, true, true, true, false},

@@ -61,7 +61,9 @@ func ParseKeys(texts map[string][]string) (Keys, []error) {
 	for name := range texts {
 		names = append(names, name)
 	}
+
 	slices.Sort(names)
+
 	for _, name := range names {
 		hashes, err := parseHashes(name, texts[name])
 		if err != nil {
@@ -70,6 +72,7 @@ func ParseKeys(texts map[string][]string) (Keys, []error) {
 		}
 		keys[name] = hashes
 	}
+
 	return keys, problems
 }
 
@@ -78,6 +81,7 @@ func parseHashes(name string, texts []string) ([]Hash, error) {
 		return nil, fmt.Errorf("keys.%s: there is no such function; write %s or %s", name,
 			strings.Join(Functions, ", "), All)
 	}
+
 	if len(texts) == 0 || len(texts) > maxKeys {
 		return nil, fmt.Errorf(
 			"keys.%s has %d hashes and must have 1 or %d",
@@ -94,12 +98,16 @@ func parseHashes(name string, texts []string) ([]Hash, error) {
 			return nil, fmt.Errorf("keys.%s: a value is not the SHA-256 of a key in hexadecimal, "+
 				"as weir key new prints it", name)
 		}
+
 		if Hash(decoded) == HashKey("") {
-			return nil, fmt.Errorf("keys.%s: a value is the SHA-256 of an empty text, which is no key; "+
-				"weir key new prints a key and its hash", name)
+			return nil, fmt.Errorf(
+				"keys.%s: a value is the SHA-256 of an empty text, which is no key; "+
+					"weir key new prints a key and its hash", name)
 		}
+
 		hashes = append(hashes, Hash(decoded))
 	}
+
 	return hashes, nil
 }
 
@@ -109,12 +117,14 @@ func (k Keys) Open(function, key string) bool {
 	if key == "" {
 		return false
 	}
+
 	given, found := HashKey(key), 0
 	for _, name := range []string{function, All} {
 		for _, hash := range k[name] {
 			found |= subtle.ConstantTimeCompare(given[:], hash[:])
 		}
 	}
+
 	return found == 1
 }
 
@@ -128,13 +138,14 @@ func (k Keys) Closed() (closed []string) {
 	return closed
 }
 
-// Equal returns a sentence for each hash that stands in two places, except under view and write: one
-// key for the page and its changes is common.
+// Equal returns a sentence for each hash that stands in two places, except under view and write:
+// one key for the page and its changes is common.
 func (k Keys) Equal() (sentences []string) {
 	type place struct {
 		name string
 		hash Hash
 	}
+
 	var earlier []place
 	for _, name := range append([]string{All}, Functions...) {
 		for _, hash := range k[name] {
@@ -142,18 +153,26 @@ func (k Keys) Equal() (sentences []string) {
 				switch {
 				case other.hash != hash, other.name == "view" && name == "write":
 				case other.name == name:
-					sentences = append(sentences, fmt.Sprintf("keys.%s has the same hash twice, so there is no "+
-						"second key: remove one, or put in the hash of the next key", name))
+					sentences = append(sentences,
+						fmt.Sprintf("keys.%s has the same hash twice, so there is no "+
+							"second key: remove one, or put in the hash of the next key", name))
+
 				case other.name == All:
-					sentences = append(sentences, fmt.Sprintf("keys.%s has a hash of keys.%s, which opens it anyway: "+
-						"remove one of them", name, All))
+					sentences = append(sentences,
+						fmt.Sprintf("keys.%s has a hash of keys.%s, which opens it anyway: "+
+							"remove one of them", name, All))
+
 				default:
-					sentences = append(sentences, fmt.Sprintf("keys.%s and keys.%s have the same hash, so each caller "+
-						"of one can call the other, too: make a key for each by weir key new", other.name, name))
+					sentences = append(sentences,
+						fmt.Sprintf("keys.%s and keys.%s have the same hash, so each caller "+
+							"of one can call the other, too: make a key for each by weir key new",
+							other.name, name))
 				}
 			}
+
 			earlier = append(earlier, place{name, hash})
 		}
 	}
+
 	return sentences
 }

@@ -37,10 +37,12 @@ var cookieSecret = sync.OnceValue(func() cipher.AEAD {
 	if err != nil {
 		panic(err) // cannot happen, because 32 bytes are a key of AES
 	}
+
 	sealed, err := cipher.NewGCMWithRandomNonce(block)
 	if err != nil {
 		panic(err) // cannot happen, because the block is of AES
 	}
+
 	return sealed
 })
 
@@ -56,18 +58,22 @@ func (d *Door) signedInKey(r *http.Request) string {
 	if err != nil || len(cookie.Value) > maxCookie {
 		return ""
 	}
+
 	sealed, err := base64.RawURLEncoding.DecodeString(cookie.Value)
 	if err != nil {
 		return ""
 	}
+
 	text, err := cookieSecret().Open(nil, nil, sealed, nil)
 	if err != nil {
 		return ""
 	}
+
 	var content cookieContent
 	if json.Unmarshal(text, &content) != nil || !d.Now().Before(content.Until) {
 		return ""
 	}
+
 	return content.Key
 }
 
@@ -76,6 +82,7 @@ func (d *Door) newCookie(r *http.Request, key string) (*http.Cookie, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	value := base64.RawURLEncoding.EncodeToString(cookieSecret().Seal(nil, nil, text, nil))
 	return &http.Cookie{
 		Name:     nameCookie(r),
@@ -106,7 +113,8 @@ func (d *Door) signInAddress(r *http.Request) string {
 // page is not taken: a link of another site could otherwise lead the person anywhere.
 func (d *Door) destination(to string) string {
 	if u, err := url.Parse(to); err == nil && u.Scheme == "" && u.Host == "" && u.User == nil &&
-		(u.Path == d.Page || strings.HasPrefix(u.Path, d.Page+"/")) && !strings.HasPrefix(u.Path, d.Page+signInPath) {
+		(u.Path == d.Page || strings.HasPrefix(u.Path, d.Page+"/")) &&
+		!strings.HasPrefix(u.Path, d.Page+signInPath) {
 		return u.RequestURI()
 	}
 	return d.Page
@@ -131,6 +139,7 @@ func (d *Door) serveSignIn(w http.ResponseWriter, r *http.Request) {
 		d.showForm(w, http.StatusOK, form{To: d.destination(r.URL.Query().Get("to"))})
 		return
 	}
+
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
 		d.showForm(
@@ -140,6 +149,7 @@ func (d *Door) serveSignIn(w http.ResponseWriter, r *http.Request) {
 		)
 		return
 	}
+
 	key, to := strings.TrimSpace(r.PostForm.Get("key")), d.destination(r.PostForm.Get("to"))
 	if !d.isOpen() && !d.Keys.Open("view", key) {
 		d.Log.Warn("door: sign-in refused", "from", r.RemoteAddr)
@@ -148,13 +158,16 @@ func (d *Door) serveSignIn(w http.ResponseWriter, r *http.Request) {
 			http.StatusUnauthorized,
 			form{To: to, Wrong: "This is not a key of the function view."},
 		)
+
 		return
 	}
+
 	cookie, err := d.newCookie(r, key)
 	if err != nil {
 		httpio.WriteError(w, r, d.Log, err)
 		return
 	}
+
 	http.SetCookie(w, cookie)
 	http.Redirect(w, r, to, http.StatusSeeOther)
 }
@@ -171,6 +184,7 @@ func (d *Door) serveSignOut(w http.ResponseWriter, r *http.Request) {
 			SameSite: http.SameSiteStrictMode,
 		},
 	)
+
 	http.Redirect(w, r, d.Page+signInPath, http.StatusSeeOther)
 }
 

@@ -19,6 +19,7 @@ func signIn(d *door.Door, key, to string) *http.Response {
 		"https://weir.example"+page+"/sign-in",
 		strings.NewReader(form.Encode()),
 	)
+
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	return send(d.Pages()[page+"/sign-in"], r).Result()
 }
@@ -34,6 +35,7 @@ func openPage(
 	for _, c := range cookies {
 		r.AddCookie(c)
 	}
+
 	a := &answer{}
 	return send(d.Guard(function, a), r), a
 }
@@ -47,6 +49,7 @@ func TestSignIn(t *testing.T) {
 	if got := w.Header().Get("Location"); w.Code != http.StatusSeeOther || got != want {
 		t.Fatalf("got %d to %q without a key, want 303 to %q", w.Code, got, want)
 	}
+
 	for _, key := range []string{"", "wrong", keys["receive"]} {
 		if answered := signIn(d, key, ""); answered.StatusCode != http.StatusUnauthorized ||
 			len(answered.Cookies()) > 0 {
@@ -60,16 +63,19 @@ func TestSignIn(t *testing.T) {
 	if got := answered.Header.Get("Location"); len(cookies) != 1 || got != page+"/messages?q=a" {
 		t.Fatalf("got %d cookies and the address %q, want one and the page", len(cookies), got)
 	}
+
 	c := cookies[0]
 	if !c.HttpOnly || !c.Secure || c.SameSite != http.SameSiteStrictMode ||
 		strings.Contains(c.Value, keys["view"]) {
 		t.Errorf("got the cookie %v, want one that only this server sends and reads", c)
 	}
+
 	w, got := openPage(d, "view", cookies)
 	if key := got.headers.Get("X-Functions-Key"); w.Code != http.StatusNoContent ||
 		key != keys["view"] {
 		t.Errorf("got %d with the key %q, want 204 with the key of the sign-in", w.Code, key)
 	}
+
 	if w, _ := openPage(d, "write", cookies); w.Code == http.StatusNoContent {
 		t.Error("the key of view opens the function write, want a refusal")
 	}
@@ -96,7 +102,8 @@ func TestSignIn_EndsWithItsKey(t *testing.T) {
 func TestSignIn_LeadsToThePageOnly(t *testing.T) {
 	t.Parallel()
 	d, keys := newDoor(t, time.Now, "view")
-	for _, to := range []string{"", "https://evil.example/", "//evil.example/api/dashboard", "/api/messages",
+	for _, to := range []string{"", "https://evil.example/", "//evil.example/api/dashboard",
+		"/api/messages",
 		`/\evil.example`, "javascript:alert(1)", page + "x", page + "/sign-in", "http:" + page} {
 		if got := signIn(d, keys["view"], to).Header.Get("Location"); got != page {
 			t.Errorf("to=%q leads to %q, want %q", to, got, page)

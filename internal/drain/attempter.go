@@ -19,8 +19,8 @@ import (
 type attemptHost interface {
 	// canSend reports whether a message can be sent now; see session.canSend.
 	canSend(ctx context.Context, e *lane.Entry) (bool, error)
-	// moveDueUntil waits for a result of e from sent, and returns this result. Meanwhile it continues to move due
-	// messages of other keys into their keys' queues.
+	// moveDueUntil waits for a result of e from sent, and returns this result. Meanwhile it
+	// continues to move due messages of other keys into their keys' queues.
 	moveDueUntil(ctx context.Context, e *lane.Entry, sent <-chan weir.Result) weir.Result
 }
 
@@ -39,16 +39,16 @@ type attempter struct {
 	host       attemptHost
 }
 
-// sendMessage makes an attempt, and returns its result. In these cases it sends no request, and the result has the
-// reason:
+// sendMessage makes an attempt, and returns its result. In these cases it sends no request, and the
+// result has the reason:
 //   - Too many processes in a row crashed while they sent this message; see crashGuard.
 //   - Storage does not return the message's body; see judgeUnread.
 //   - The message's contract is missing from the settings, and the time to wait for it is over.
 //   - A pause has begun, or the session ends.
 //   - Config.NotAfter has passed.
 //
-// sendMessage returns an error if another read from storage fails, if ctx ends before the request, or if the lease
-// cannot be trusted.
+// sendMessage returns an error if another read from storage fails, if ctx ends before the request,
+// or if the lease cannot be trusted.
 func (a *attempter) sendMessage(ctx context.Context, c *candidate) (weir.Result, error) {
 	e := c.entry
 	if e.Seq() == a.guard.poisonSeq {
@@ -57,6 +57,7 @@ func (a *attempter) sendMessage(ctx context.Context, c *candidate) (weir.Result,
 	if a.missing.isMissing(e) {
 		return a.rejectUnsent(reasonMissingContract), nil
 	}
+
 	release, err := a.drainer.memory.reserveUnderWay(ctx, e)
 	if err != nil {
 		return weir.Result{}, err
@@ -65,43 +66,57 @@ func (a *attempter) sendMessage(ctx context.Context, c *candidate) (weir.Result,
 	if err := a.prefetch.loadBody(ctx, e); err != nil {
 		return a.judgeUnread(ctx, e, err)
 	}
+
 	if c.lastPos, err = a.history.readLastPos(ctx, e); err != nil {
 		return weir.Result{}, err
 	}
+
 	if c.remembered, err = a.remembered.readID(ctx, e); err != nil {
 		return weir.Result{}, err
 	}
+
 	if err := a.drainer.acquireSlot(ctx); err != nil {
 		return weir.Result{}, err
 	}
 	defer a.drainer.releaseSlot()
+
 	if may, err := a.host.canSend(ctx, e); err != nil || !may {
-		return weir.Result{Outcome: weir.OutcomeNone, Reason: "it was paused", StartedAt: a.now()}, err
+		return weir.Result{Outcome: weir.OutcomeNone, Reason: "it was paused", StartedAt: a.now()},
+			err
 	}
+
 	if !a.isTrusted() {
-		return weir.Result{}, lease.ErrLost // for example, the lease ran out while the process was stalled
+		// for example, the lease ran out while the process was stalled
+		return weir.Result{}, lease.ErrLost
 	}
+
 	if a.drainer.isPastDeadline() {
-		return weir.Result{Outcome: weir.OutcomeNone, Reason: "there was no time left for it", StartedAt: a.now()}, nil
+		return weir.Result{Outcome: weir.OutcomeNone, Reason: "there was no time left for it",
+			StartedAt: a.now()}, nil
 	}
+
 	sent := make(chan weir.Result, 1)
 	delivery := weir.Delivery{Message: &e.Message, Fence: a.fence, RememberedID: c.remembered.ID,
 		Attempt: e.AttemptCount + 1, Since: waitingSince(e)}
 	go func() { sent <- a.sendSafely(ctx, delivery) }()
+
 	return a.host.moveDueUntil(ctx, e, sent), nil
 }
 
 // reasonPoison is the reason of a message with which too many processes ended.
-var reasonPoison = fmt.Sprintf("processes ended %d times in a row while this message was being delivered, "+
-	"and no attempt came to its end; it need not be the cause", cautiousAfter)
+var reasonPoison = fmt.Sprintf(
+	"processes ended %d times in a row while this message was being delivered, "+
+		"and no attempt came to its end; it need not be the cause", cautiousAfter)
 
 // rejectUnsent returns the result of a message that is rejected because it cannot be sent.
 func (a *attempter) rejectUnsent(reason string) weir.Result {
-	return weir.Result{Outcome: weir.OutcomeRejected, Reason: reason, Unsent: true, StartedAt: a.now()}
+	return weir.Result{Outcome: weir.OutcomeRejected, Reason: reason, Unsent: true,
+		StartedAt: a.now()}
 }
 
-// sendSafely makes an attempt. It turns a panic into a failed attempt that shows nothing about the CMS. A panic is a
-// defect of Weir and no verdict about the message, which is tried again, perhaps by a corrected version.
+// sendSafely makes an attempt. It turns a panic into a failed attempt that shows nothing about the
+// CMS. A panic is a defect of Weir and no verdict about the message, which is tried again, perhaps
+// by a corrected version.
 func (a *attempter) sendSafely(ctx context.Context, d weir.Delivery) (result weir.Result) {
 	startedAt := a.now()
 	err := panics.Catch(func() error {
@@ -109,15 +124,19 @@ func (a *attempter) sendSafely(ctx context.Context, d weir.Delivery) (result wei
 		return nil
 	})
 	if err != nil {
-		a.log.Error("drain: panic in delivery", "message_id", d.Message.Public().String(), "err", err)
-		result = weir.Result{Outcome: weir.OutcomeRetry, Reason: "internal error while building the request",
+		a.log.Error("drain: panic in delivery", "message_id", d.Message.Public().String(),
+			"err", err)
+		result = weir.Result{Outcome: weir.OutcomeRetry,
+			Reason:     "internal error while building the request",
 			IsOwnFault: true, StartedAt: startedAt}
 	}
+
 	return result
 }
 
-// waitingSince returns the earliest time at which the next attempt could begin. This is the latest of four times: the
-// acceptance, the due time, the last request for a replay, and the end of the last attempt.
+// waitingSince returns the earliest time at which the next attempt could begin. This is the latest
+// of four times: the acceptance, the due time, the last request for a replay, and the end of the
+// last attempt.
 func waitingSince(e *lane.Entry) time.Time {
 	since := e.WaitingSince()
 	if n := len(e.Attempts); n > 0 {
@@ -128,12 +147,13 @@ func waitingSince(e *lane.Entry) time.Time {
 	return since
 }
 
-// acquireSlot waits until fewer than Config.AtOnce attempts of this process are under way, and then takes a slot for
-// one more attempt. If ctx ends first, acquireSlot returns the cause as an error.
+// acquireSlot waits until fewer than Config.AtOnce attempts of this process are under way, and then
+// takes a slot for one more attempt. If ctx ends first, acquireSlot returns the cause as an error.
 func (d *Drainer) acquireSlot(ctx context.Context) error {
 	if d.slots == nil {
 		return nil
 	}
+
 	select {
 	case d.slots <- struct{}{}:
 		return nil
@@ -148,8 +168,8 @@ func (d *Drainer) releaseSlot() {
 	}
 }
 
-// isPastDeadline reports whether Config.NotAfter has passed. In this case it also stops all new work of the Drainer, so
-// that the Drainer hands its lanes over.
+// isPastDeadline reports whether Config.NotAfter has passed. In this case it also stops all new
+// work of the Drainer, so that the Drainer hands its lanes over.
 func (d *Drainer) isPastDeadline() bool {
 	if d.NotAfter.IsZero() || !d.Now().After(d.NotAfter) {
 		return false
@@ -158,27 +178,30 @@ func (d *Drainer) isPastDeadline() bool {
 	return true
 }
 
-// If storage does not return the body of a message, only the key of this message waits: the lane's other messages can
-// have bodies that storage returns. So such a read never ends the session. If storage as a whole is away, the commit of
-// the result fails, and this failure ends the session.
+// If storage does not return the body of a message, only the key of this message waits: the lane's
+// other messages can have bodies that storage returns. So such a read never ends the session. If
+// storage as a whole is away, the commit of the result fails, and this failure ends the session.
 //
-//   - If the cause is the body (storage.IsObjectFault), the attempt counts. So the message becomes dead after
-//     Config.Attempts, and an operator can replay it when storage returns the body again.
-//   - Otherwise the attempt does not count, because storage can be the cause. After Config.Patience it counts, because
-//     the message must become final even if storage never returns the body.
+//   - If the cause is the body (storage.IsObjectFault), the attempt counts. So the message becomes
+//     dead after Config.Attempts, and an operator can replay it when storage returns the body
+//     again.
+//   - Otherwise the attempt does not count, because storage can be the cause. After Config.Patience
+//     it counts, because the message must become final even if storage never returns the body.
 
-// unreadBackoff computes the waits after attempts that do not count. Its maximum is short, because the end of an outage
-// of storage is not announced.
+// unreadBackoff computes the waits after attempts that do not count. Its maximum is short, because
+// the end of an outage of storage is not announced.
 var unreadBackoff = Backoff{Min: lookRetry, Max: time.Minute}
 
-// judgeUnread returns the result for a message whose body was not read because of err. If ctx has ended, it returns the
-// cause as an error.
-func (a *attempter) judgeUnread(ctx context.Context, e *lane.Entry, err error) (weir.Result, error) {
+// judgeUnread returns the result for a message whose body was not read because of err. If ctx has
+// ended, it returns the cause as an error.
+func (a *attempter) judgeUnread(ctx context.Context, e *lane.Entry,
+	err error) (weir.Result, error) {
 	if ctx.Err() != nil {
 		return weir.Result{}, context.Cause(ctx)
 	}
-	a.log.Warn("drain: body not read", "message_id", e.Message.Public().String(), "seq", e.Seq(), "fence", a.fence,
-		"err", err)
+
+	a.log.Warn("drain: body not read", "message_id", e.Message.Public().String(), "seq", e.Seq(),
+		"fence", a.fence, "err", err)
 	result := weir.Result{Unsent: true, StartedAt: a.now()}
 	switch {
 	case storage.Is(err, storage.NotFound):
@@ -188,16 +211,19 @@ func (a *attempter) judgeUnread(ctx context.Context, e *lane.Entry, err error) (
 		result.Reason = "storage cannot return the message's body: " + storage.Describe(err)
 	default:
 		result.Outcome = weir.OutcomeUnavailable
-		result.Reason = "storage does not return the message's body at present: " + storage.Describe(err)
+		result.Reason = "storage does not return the message's body at present: " +
+			storage.Describe(err)
 		if since := unreadSince(e); !since.IsZero() && a.now().Sub(since) >= a.patience {
 			result.Outcome = weir.OutcomeRetry
 		}
 	}
+
 	return result, nil
 }
 
-// unreadSince returns the time of the first attempt since the last request to the CMS, or since the last replay, in
-// which storage did not return the message's body. If there was no such attempt, it returns the zero time.
+// unreadSince returns the time of the first attempt since the last request to the CMS, or since the
+// last replay, in which storage did not return the message's body. If there was no such attempt, it
+// returns the zero time.
 func unreadSince(e *lane.Entry) (since time.Time) {
 	for i := len(e.Attempts) - 1; i >= 0 && e.Attempts[i].Unsent; i-- {
 		if e.Attempts[i].At.Before(e.WaitingSince()) {
@@ -208,7 +234,8 @@ func unreadSince(e *lane.Entry) (since time.Time) {
 	return since
 }
 
-// countUnread returns the number of attempts in a row in which storage did not return the message's body.
+// countUnread returns the number of attempts in a row in which storage did not return the message's
+// body.
 func countUnread(e *lane.Entry) (n int) {
 	for i := len(e.Attempts) - 1; i >= 0 && e.Attempts[i].Unsent; i-- {
 		n++
@@ -226,15 +253,17 @@ func (o *outcomeRecorder) holdUnread(c *candidate, ch *lane.Change, result weir.
 }
 
 const (
-	// At most maxPrefetches bodies are prefetched at the same time. Together they have at most maxPrefetchBytes bytes,
-	// but the first of them can be larger.
+	// At most maxPrefetches bodies are prefetched at the same time. Together they have at most
+	// maxPrefetchBytes bytes, but the first of them can be larger.
 	maxPrefetches    = 4
 	maxPrefetchBytes = 4 << 20
-	// maxPrefetchTotal bounds the bytes of all prefetched bodies of a process. A process can hold a thousand lanes.
+	// maxPrefetchTotal bounds the bytes of all prefetched bodies of a process. A process can hold a
+	// thousand lanes.
 	maxPrefetchTotal = 32 << 20
 )
 
-// bodyPrefetch fetches the bodies of messages that will probably be sent next, while another message is being sent.
+// bodyPrefetch fetches the bodies of messages that will probably be sent next, while another
+// message is being sent.
 type bodyPrefetch struct {
 	store   *lane.Store
 	room    *semaphore.Weighted // maxPrefetchTotal bytes, which all lanes of the process share
@@ -251,13 +280,14 @@ type bodyFetch struct {
 // newPrefetchRoom returns the room for the prefetched bodies of a process.
 func newPrefetchRoom() *semaphore.Weighted { return semaphore.NewWeighted(maxPrefetchTotal) }
 
-// loadBody loads an entry's body. If a prefetch of the body has begun, loadBody waits for its result. After a failed
-// prefetch it reads the body itself, because the failure can be old.
+// loadBody loads an entry's body. If a prefetch of the body has begun, loadBody waits for its
+// result. After a failed prefetch it reads the body itself, because the failure can be old.
 func (p *bodyPrefetch) loadBody(ctx context.Context, e *lane.Entry) error {
 	f := p.running[e]
 	if f == nil {
 		return p.store.LoadBody(ctx, e)
 	}
+
 	select {
 	case <-f.done:
 		p.forget(e, f)
@@ -266,14 +296,15 @@ func (p *bodyPrefetch) loadBody(ctx context.Context, e *lane.Entry) error {
 		}
 		e.Message.Body = f.loaded.Message.Body
 		return nil
+
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// prefetchAll begins to fetch the bodies of messages, up to maxPrefetchBytes, and as long as the process has room. The
-// parameter "next" lists the messages; the message that will most likely be sent first is its first entry. prefetchAll
-// forgets all earlier fetches of other bodies.
+// prefetchAll begins to fetch the bodies of messages, up to maxPrefetchBytes, and as long as the
+// process has room. The parameter "next" lists the messages; the message that will most likely be
+// sent first is its first entry. prefetchAll forgets all earlier fetches of other bodies.
 func (p *bodyPrefetch) prefetchAll(ctx context.Context, next []*lane.Entry) {
 	bytes := 0
 	for i, e := range next {
@@ -282,6 +313,7 @@ func (p *bodyPrefetch) prefetchAll(ctx context.Context, next []*lane.Entry) {
 			break
 		}
 	}
+
 	for e, f := range p.running {
 		if !slices.Contains(next, e) {
 			p.forget(e, f)
@@ -292,10 +324,12 @@ func (p *bodyPrefetch) prefetchAll(ctx context.Context, next []*lane.Entry) {
 		if p.running[e] != nil {
 			continue
 		}
+
 		weight := min(int64(e.Message.Size), maxPrefetchTotal)
 		if !p.room.TryAcquire(weight) {
 			return
 		}
+
 		p.startFetch(ctx, e, weight)
 	}
 }
@@ -318,6 +352,7 @@ func (p *bodyPrefetch) startFetch(ctx context.Context, e *lane.Entry, weight int
 	if p.running == nil {
 		p.running = map[*lane.Entry]*bodyFetch{}
 	}
+
 	p.running[e] = f
 	go func() {
 		defer close(f.done)

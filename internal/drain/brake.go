@@ -18,14 +18,14 @@ import (
 //
 //   - The lanes of a process share the brakes. Rejections are the same if their fingerprint is
 //     (weir.Fingerprint): contract, status and reason, which begins with the name of the step.
-//   - Each message is still sent once, because the CMS may take it. If it is refused, it waits in the
-//     queue of its key, like a message whose contract is missing. All other messages go on.
+//   - Each message is still sent once, because the CMS may take it. If it is refused, it waits in
+//     the queue of its key, like a message whose contract is missing. All other messages go on.
 //   - One refused message at a time of each lane is the probe: it is sent again after a while. Its
 //     rejection does not count.
 //   - A delivery of the contract, or an operator who resumes the lane, opens the contract's brakes.
 //     All refused messages are then sent again.
-//   - After delivery.patience the rejection of a refused message makes it dead, because a message must
-//     become final even if the CMS never takes one.
+//   - After delivery.patience the rejection of a refused message makes it dead, because a message
+//     must become final even if the CMS never takes one.
 //
 // Tail names the brakes of the lane's refused messages, so that a brake outlasts its holder. A
 // process that has held no such lane does not know them, and counts for itself.
@@ -42,8 +42,9 @@ type brakes struct {
 
 	mu         sync.Mutex
 	byContract map[string]map[string]*brake // by contract and fingerprint
-	openedAt   map[string]time.Time         // by contract: the last delivery, or the last resumption
-	generation int                          // rises when closed brakes are opened
+	// by contract: the last delivery, or the last resumption
+	openedAt   map[string]time.Time
+	generation int // rises when closed brakes are opened
 }
 
 // brake has the rejections with one fingerprint since the contract's last delivery.
@@ -75,13 +76,15 @@ func (b *brakes) judgeRejection(e *lane.Entry, r weir.Result, now time.Time) bra
 	if b.limit == 0 || r.Unsent {
 		return makesDead
 	}
+
 	contract := e.Message.Contract
 	fingerprint, reason := weir.Fingerprint(contract, r.Status, r.Reason)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	found := b.findOrAdd(contract, fingerprint)
 	switch {
-	case !found.closedAt.IsZero() && now.Sub(laterOf(found.closedAt, e.WaitingSince())) < b.patience:
+	case !found.closedAt.IsZero() &&
+		now.Sub(laterOf(found.closedAt, e.WaitingSince())) < b.patience:
 		return makesWait
 	case !found.closedAt.IsZero():
 		return makesDead
@@ -91,9 +94,11 @@ func (b *brakes) judgeRejection(e *lane.Entry, r weir.Result, now time.Time) bra
 	if len(found.keys) < b.limit {
 		return makesDead
 	}
+
 	found.closedAt = now
 	found.Brake = lane.Brake{Contract: contract, Fingerprint: fingerprint, CMSStatus: r.Status,
 		Reason: reason, Since: storedTime(now)}
+
 	return closesBrake
 }
 
@@ -104,12 +109,15 @@ func (b *brakes) findOrAdd(contract, fingerprint string) *brake {
 		all = map[string]*brake{}
 		b.byContract[contract] = all
 	}
+
 	if len(all) > maxBrakes {
 		maps.DeleteFunc(all, func(_ string, k *brake) bool { return k.closedAt.IsZero() })
 	}
+
 	if all[fingerprint] == nil {
 		all[fingerprint] = &brake{keys: map[string]bool{}}
 	}
+
 	return all[fingerprint]
 }
 
@@ -127,23 +135,28 @@ func (b *brakes) openContract(contract string, now time.Time) bool {
 	for _, k := range b.byContract[contract] {
 		wasClosed = wasClosed || !k.closedAt.IsZero()
 	}
+
 	delete(b.byContract, contract)
 	if wasClosed {
 		b.generation++
 	}
+
 	return wasClosed
 }
 
-// adoptStored takes over the brakes in tail, which another holder has closed. A contract whose brakes
-// were opened since stays open.
+// adoptStored takes over the brakes in tail, which another holder has closed. A contract whose
+// brakes were opened since stays open.
 func (b *brakes) adoptStored(stored []lane.Brake) {
 	if b.limit == 0 {
 		return
 	}
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	for _, s := range stored {
-		if k := b.findOrAdd(s.Contract, s.Fingerprint); k.closedAt.IsZero() && s.Since.After(b.openedAt[s.Contract]) {
+		if k := b.findOrAdd(s.Contract, s.Fingerprint); k.closedAt.IsZero() &&
+			s.Since.After(b.openedAt[s.Contract]) {
 			k.closedAt, k.Brake = s.Since, s
 		}
 	}
@@ -153,11 +166,13 @@ func (b *brakes) adoptStored(stored []lane.Brake) {
 func (b *brakes) isClosed(contract string) (since time.Time, isClosed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	for _, k := range b.byContract[contract] {
 		if !k.closedAt.IsZero() {
 			since, isClosed = earlierOf(since, k.closedAt), true
 		}
 	}
+
 	return since, isClosed
 }
 
@@ -165,6 +180,7 @@ func (b *brakes) isClosed(contract string) (since time.Time, isClosed bool) {
 func (b *brakes) listClosed(contracts map[string]bool) (closed []lane.Brake) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	for contract := range contracts {
 		for _, k := range b.byContract[contract] {
 			if !k.closedAt.IsZero() {
@@ -172,14 +188,16 @@ func (b *brakes) listClosed(contracts map[string]bool) (closed []lane.Brake) {
 			}
 		}
 	}
+
 	slices.SortFunc(closed, func(x, y lane.Brake) int {
 		return strings.Compare(x.Contract+"\n"+x.Fingerprint, y.Contract+"\n"+y.Fingerprint)
 	})
+
 	return closed
 }
 
-// hasOpened reports whether a brake in tail was opened after it was stored: then refused messages of
-// the lane can be sent.
+// hasOpened reports whether a brake in tail was opened after it was stored: then refused messages
+// of the lane can be sent.
 func (b *brakes) hasOpened(stored []lane.Brake) bool {
 	return slices.ContainsFunc(stored, func(s lane.Brake) bool {
 		_, isClosed := b.isClosed(s.Contract)
@@ -200,10 +218,12 @@ func (b *brakes) readGeneration() int {
 	return b.generation
 }
 
-// eraseReasons erases the words of the CMS. The next commit writes the brakes into tail without them.
+// eraseReasons erases the words of the CMS. The next commit writes the brakes into tail without
+// them.
 func (b *brakes) eraseReasons() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	for _, all := range b.byContract {
 		for _, k := range all {
 			k.Reason = ""
@@ -215,6 +235,7 @@ func (b *brakes) eraseReasons() {
 func (d *Drainer) wakeBraked(except int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	for number, t := range d.workers {
 		if number != except && t.mayBeBraked() {
 			t.wakeUp()
@@ -252,6 +273,7 @@ func (m *brakedMessages) judgeRejection(c *candidate, result weir.Result) weir.O
 			"subject", c.entry.Message.Contract, "fence", m.fence, "status", result.Status,
 			"err", result.Reason)
 	}
+
 	return result.Outcome
 }
 
@@ -294,6 +316,7 @@ func (m *brakedMessages) chooseNextAt(e *lane.Entry) time.Time {
 	if !isClosed { // another lane has just opened it
 		return now
 	}
+
 	backoff := m.keys.backoff
 	delay := max(backoff.longestDelay(1), now.Sub(since)/probeShare)
 	probe := now.Add(min(delay, backoff.longestDelay(1000)))
@@ -303,11 +326,12 @@ func (m *brakedMessages) chooseNextAt(e *lane.Entry) time.Time {
 			return laterOf(probe, laterOf(since, e.WaitingSince()).Add(m.brakes.patience))
 		}
 	}
+
 	return probe
 }
 
-// adoptBlock adapts a stored block to the brakes. If the brakes of its contract are open, the block is
-// tried at once.
+// adoptBlock adapts a stored block to the brakes. If the brakes of its contract are open, the block
+// is tried at once.
 func (m *brakedMessages) adoptBlock(k *keyState) {
 	since, isClosed := m.brakes.isClosed(k.BrakedContract)
 	if !isClosed {
@@ -324,6 +348,7 @@ func (m *brakedMessages) releaseOpened() {
 	if generation == m.generation {
 		return
 	}
+
 	m.generation, m.countedAt = generation, time.Time{}
 	now := m.now()
 	var ready []*keyState
@@ -334,13 +359,16 @@ func (m *brakedMessages) releaseOpened() {
 			ready = append(ready, k)
 		}
 	}
+
 	if len(ready) == 0 {
 		return
 	}
 
-	// Tail's next due time is written before the blocks, so that no commit has a block that is due before
-	// it: if the holder died after such a commit, the lane would be left alone until tail's time.
+	// Tail's next due time is written before the blocks, so that no commit has a block that is due
+	// before it: if the holder died after such a commit, the lane would be left alone until tail's
+	// time.
 	m.journal.record(&lane.Change{}, false)
+
 	for _, k := range ready {
 		ch := &lane.Change{}
 		ch.SaveBlock(k.KeyBlock)
@@ -348,8 +376,8 @@ func (m *brakedMessages) releaseOpened() {
 	}
 }
 
-// listWaiting returns the closed brakes for which messages of the lane wait, with the numbers of these
-// messages. The numbers can be a second old.
+// listWaiting returns the closed brakes for which messages of the lane wait, with the numbers of
+// these messages. The numbers can be a second old.
 func (m *brakedMessages) listWaiting() []lane.Brake {
 	now := m.now()
 	if m.countedAt.IsZero() || now.Sub(m.countedAt).Abs() >= countInterval {
@@ -366,13 +394,17 @@ func (m *brakedMessages) countWaiting() []lane.Brake {
 			keys[k.BrakedBy]++
 		}
 	}
+
 	if len(messages) == 0 {
 		return nil
 	}
+
 	closed := m.brakes.listClosed(m.listContracts())
 	for i := range closed {
-		closed[i].Messages, closed[i].Keys = messages[closed[i].Fingerprint], keys[closed[i].Fingerprint]
+		closed[i].Messages, closed[i].Keys = messages[closed[i].Fingerprint],
+			keys[closed[i].Fingerprint]
 	}
+
 	return closed
 }
 
@@ -387,9 +419,11 @@ func (o *outcomeRecorder) holdBraked(c *candidate, ch *lane.Change, result weir.
 	if err := o.scheduleRetry(c, ch, time.Time{}); err != nil {
 		return err
 	}
+
 	k := o.keys.findHolding(c.entry)
 	k.waitForBrake(c.entry.Message.Contract, fingerprint, at)
 	ch.SaveBlock(k.KeyBlock)
 	o.braked.countedAt = time.Time{}
+
 	return nil
 }

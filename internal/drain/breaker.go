@@ -159,13 +159,16 @@ func (g *breaker) adoptTail(t lane.Tail, now time.Time) {
 	if t.Counts.Delivered > g.deliveredBefore {
 		g.resetStreaks() // another process has delivered messages after this process's failures
 	}
+
 	if !t.RefusingSince.IsZero() && g.refusingSince.IsZero() {
 		g.failures, g.alternateFor = max(g.failures, wholeLogAfter), alternateVerdicts
 	}
+
 	g.refusingSince, g.probedBelow, g.nextRoundAt = t.RefusingSince, t.ProbedBelow, time.Time{}
 	if t.ProbedBelow > 0 {
 		g.nextRoundAt = g.pausedUntil
 	}
+
 	g.refusedAt = laterOf(g.refusedAt, t.LastErrorAt)
 	g.isSuspected = t.PauseCount > 0 || !t.RefusingSince.IsZero()
 }
@@ -202,11 +205,13 @@ func (g *breaker) classifyResult(e *lane.Entry, r weir.Result, now time.Time) we
 	if r.Unanswered {
 		g.beginSettling(now)
 	}
+
 	switch {
 	case r.Outcome == weir.OutcomeDelivered,
 		// status 0 = Weir could not send the message
 		r.Outcome == weir.OutcomeRejected && r.Status != 0:
 		g.recordVerdict(e)
+
 	case r.Outcome == weir.OutcomeRetry:
 		return g.classifyRetry(e, r, now)
 	case r.Outcome == weir.OutcomeUnavailable:
@@ -216,6 +221,7 @@ func (g *breaker) classifyResult(e *lane.Entry, r weir.Result, now time.Time) we
 		}
 		return g.classifyUnavailable(e, r, now)
 	}
+
 	return r.Outcome
 }
 
@@ -226,12 +232,14 @@ func (g *breaker) classifyRetry(e *lane.Entry, r weir.Result, now time.Time) wei
 	g.countFailure()
 	g.retryStreak++
 	g.streakKeys.add(e)
+
 	switch {
 	case !g.isSuspected && (g.retryStreak < suspectRetries || len(g.streakKeys) < g.suspectKeys):
 		return weir.OutcomeRetry
 	case r.Status != 0 && !r.Unanswered:
 		return g.classifyRefusal(e, r, now)
 	}
+
 	return g.classifyUnavailable(e, r, now)
 }
 
@@ -325,14 +333,17 @@ func (g *breaker) classifyUnavailable(e *lane.Entry, r weir.Result, now time.Tim
 	if g.hasVerdictSince(e) {
 		return weir.OutcomeRetry
 	}
+
 	g.awayKeys.add(e)
 	if len(g.awayKeys) == 1 && r.RetryAfter == 0 {
 		return g.deferMessage(e, r, now, false)
 	}
+
 	g.refusingSince, g.probedBelow, g.nextRoundAt = time.Time{}, 0, time.Time{}
 	g.probedKeys[e.KeyHash()], g.pauseReason = true, r.Reason
 	g.pauseCause, g.isOverload = causeOf(lane.CauseAway, r), r.Status == http.StatusTooManyRequests
 	g.beginPause(r.RetryAfter, now, maxDelay)
+
 	return weir.OutcomeUnavailable
 }
 
@@ -352,24 +363,30 @@ func (g *breaker) classifyRefusal(e *lane.Entry, r weir.Result, now time.Time) w
 //   - isProven: the message is the cause of its failures.
 //   - The CMS has taken no message for the time g.patience, and this message has waited for at
 //     least that time. The message must become final even if the CMS never takes a message again.
-func (g *breaker) deferMessage(e *lane.Entry, r weir.Result, now time.Time, isProven bool) weir.Outcome {
+func (g *breaker) deferMessage(e *lane.Entry, r weir.Result, now time.Time,
+	isProven bool) weir.Outcome {
 	if g.refusingSince.IsZero() || now.Sub(g.refusedAt) > patienceResetAfter {
 		g.refusingSince = now
 	}
+
 	g.refusedAt = now
 	if isProven || now.Sub(laterOf(g.refusingSince, e.WaitingSince())) >= g.patience {
 		return weir.OutcomeRetry
 	}
+
 	g.probedKeys[e.KeyHash()], g.pauseReason = true, r.Reason
 	g.isOverload = r.Status == http.StatusTooManyRequests
 	g.pauseCause = causeOf(lane.CauseRefused(e.Message.Contract), r)
 	if r.Outcome == weir.OutcomeUnavailable && !r.Refused {
 		g.pauseCause = causeOf(lane.CauseAway, r)
 	}
+
 	g.probes++
 	if r.RetryAfter > 0 { // Retry-After applies to all messages
-		g.pausedUntil, g.probedBelow, g.nextRoundAt = now.Add(limitDelay(0, r.RetryAfter)), 0, time.Time{}
+		g.pausedUntil, g.probedBelow, g.nextRoundAt = now.Add(limitDelay(0, r.RetryAfter)), 0,
+			time.Time{}
 	}
+
 	return weir.OutcomeUnavailable
 }
 
@@ -384,10 +401,12 @@ func (g *breaker) hasVerdictSince(e *lane.Entry) bool {
 	if len(g.suspects) > maxSuspects {
 		clear(g.suspects)
 	}
+
 	b, before := g.suspects[e.Seq()]
 	since := before && g.verdicts > b.verdicts
 	b.verdicts = g.verdicts
 	g.suspects[e.Seq()] = b
+
 	return since
 }
 
@@ -401,6 +420,7 @@ func (g *breaker) beginPause(asked time.Duration, now time.Time, longest time.Du
 	if g.planPause != nil && longest == maxDelay && asked == 0 {
 		delay = g.planPause(now, delay)
 	}
+
 	g.hasPaused = true
 	delay = max(delay, limitDelay(0, asked))
 	g.pausedUntil = laterOf(g.pausedUntil, now.Add(delay))
@@ -412,10 +432,12 @@ func (g *breaker) endRound(now time.Time) bool {
 	if g.probes > 0 {
 		g.pauseRound(now)
 	}
+
 	if g.nextRoundAt.After(now) {
 		g.pausedUntil = laterOf(g.pausedUntil, g.nextRoundAt)
 		return false
 	}
+
 	clear(g.probedKeys)
 	return true
 }
@@ -431,7 +453,9 @@ func (g *breaker) pauseRound(now time.Time) {
 }
 
 // isResting reports whether each key had its turn, and the next round has not begun.
-func (g *breaker) isResting(now time.Time) bool { return g.probedBelow > 0 && g.nextRoundAt.After(now) }
+func (g *breaker) isResting(now time.Time) bool {
+	return g.probedBelow > 0 && g.nextRoundAt.After(now)
+}
 
 // hadTurn reports whether a message of the log had its turn, and waits for the next round.
 func (g *breaker) hadTurn(e *lane.Entry, now time.Time) bool {

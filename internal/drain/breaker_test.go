@@ -14,7 +14,8 @@ import (
 var noon = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
 
 func newTestBreaker() *breaker {
-	return newBreaker(Backoff{Min: time.Second, Max: time.Minute, Rand: rand.Float64}, 3*time.Second, 0)
+	return newBreaker(Backoff{Min: time.Second, Max: time.Minute, Rand: rand.Float64},
+		3*time.Second, 0)
 }
 
 func newEntry(seq int64, key string) *lane.Entry {
@@ -29,24 +30,28 @@ func newResult(o weir.Outcome, status int) weir.Result {
 var (
 	down    = newResult(weir.OutcomeUnavailable, 503)
 	flaky   = newResult(weir.OutcomeRetry, 500)
-	refusal = weir.Result{Outcome: weir.OutcomeUnavailable, Status: 403, Reason: "403", Refused: true}
-	fine    = newResult(weir.OutcomeDelivered, 200)
+	refusal = weir.Result{Outcome: weir.OutcomeUnavailable, Status: 403, Reason: "403",
+		Refused: true}
+	fine = newResult(weir.OutcomeDelivered, 200)
 )
 
 func TestBreaker_ClassifyResult_UnavailableCountsForNoMessage(t *testing.T) {
 	t.Parallel()
 	g := newTestBreaker()
 	for i := range 20 {
-		if got := g.classifyResult(newEntry(int64(i%2), string(rune('a'+i%2))), down, noon); got != weir.OutcomeUnavailable {
+		if got := g.classifyResult(newEntry(int64(i%2), string(rune('a'+i%2))), down, noon); got !=
+			weir.OutcomeUnavailable {
 			t.Fatalf("got %s, want unavailable", got)
 		}
 	}
+
 	if wait := g.closedUntil().Sub(noon); wait < 30*time.Second || wait > time.Minute {
 		t.Errorf("pause after 20 in a row: %s, want it grown to 30s..1m", wait)
 	}
 }
 
-// A key that alone finds the CMS away does not close the lane for other keys. A second key, or a Retry-After, does.
+// A key that alone finds the CMS away does not close the lane for other keys. A second key, or a
+// Retry-After, does.
 func TestBreaker_ClassifyResult_OneKeyAwayClosesNoLane(t *testing.T) {
 	t.Parallel()
 	asked := down
@@ -62,6 +67,7 @@ func TestBreaker_ClassifyResult_OneKeyAwayClosesNoLane(t *testing.T) {
 		for i, r := range c.results {
 			g.classifyResult(newEntry(int64(i), string(rune('a'+i))), r, noon)
 		}
+
 		if got := g.closedUntil().After(noon); got != c.closes {
 			t.Errorf("%s: the lane is closed: %v, want %v", name, got, c.closes)
 		}
@@ -76,6 +82,7 @@ func TestBreaker_ClassifyResult_CountsAfterADeliveryOfAnotherMessage(t *testing.
 	if got := g.classifyResult(newEntry(1, "a"), down, noon); got != weir.OutcomeRetry {
 		t.Errorf("second time, after a delivery in between: got %s, want retry", got)
 	}
+
 	if got := g.classifyResult(newEntry(1, "a"), down, noon); got != weir.OutcomeUnavailable {
 		t.Errorf("third time, with no delivery since: got %s, want unavailable", got)
 	}
@@ -88,10 +95,12 @@ func TestBreaker_ClassifyResult_RetriesOfManyKeysMeanUnavailable(t *testing.T) {
 	for i := range 6 {
 		got = append(got, g.classifyResult(newEntry(int64(i), string(rune('a'+i%3))), flaky, noon))
 	}
+
 	want := []weir.Outcome{"retry", "retry", "retry", "retry", "unavailable", "unavailable"}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
+
 	g.classifyResult(newEntry(9, "z"), fine, noon)
 	if o := g.classifyResult(newEntry(7, "b"), flaky, noon); o != weir.OutcomeRetry {
 		t.Errorf("after a delivery: got %s, want retry", o)
@@ -102,7 +111,8 @@ func TestBreaker_ClassifyResult_RetriesOfTwoKeysStayRetries(t *testing.T) {
 	t.Parallel()
 	g := newTestBreaker()
 	for i := range 20 {
-		if o := g.classifyResult(newEntry(int64(i), string(rune('a'+i%2))), flaky, noon); o != weir.OutcomeRetry {
+		if o := g.classifyResult(newEntry(int64(i), string(rune('a'+i%2))), flaky, noon); o !=
+			weir.OutcomeRetry {
 			t.Fatalf("try %d: %s, want retry", i, o)
 		}
 	}
@@ -119,10 +129,13 @@ func TestBreaker_ClassifyResult_SpellingsAreOneKey(t *testing.T) {
 	failures, away := newTestBreaker(), newTestBreaker()
 	failures.suspectKeys = 2 // a quiet lane in which another key waits
 	for i, key := range []string{"cafe", "Café", "CAFE", "cafe\u0301", "CaFe", "CAFÉ"} {
-		if got := failures.classifyResult(spelling(int64(i), key), flaky, noon); got != weir.OutcomeRetry {
+		if got := failures.classifyResult(spelling(int64(i), key), flaky, noon); got !=
+			weir.OutcomeRetry {
 			t.Errorf("failure of %q: got %s, want retry", key, got)
 		}
-		away.classifyResult(spelling(int64(i), key), weir.Result{Outcome: weir.OutcomeUnavailable}, noon)
+
+		away.classifyResult(spelling(int64(i), key),
+			weir.Result{Outcome: weir.OutcomeUnavailable}, noon)
 		if pause := away.closedUntil().Sub(noon); pause > 0 {
 			t.Errorf("away for %q: got a pause of %s for all keys, want none", key, pause)
 		}
@@ -140,11 +153,13 @@ func TestBreaker_ClassifyResult_KnowsFewFailedKeys(t *testing.T) {
 	g := newTestBreaker()
 	for i := range int64(1000) {
 		g.classifyResult(newEntry(2*i, fmt.Sprint("k", i)), flaky, noon)
-		g.classifyResult(newEntry(2*i+1, fmt.Sprint("k", i)), weir.Result{Outcome: weir.OutcomeUnavailable}, noon)
+		g.classifyResult(newEntry(2*i+1, fmt.Sprint("k", i)),
+			weir.Result{Outcome: weir.OutcomeUnavailable}, noon)
 	}
+
 	if len(g.streakKeys) > maxSetKeys || len(g.awayKeys) > maxSetKeys {
-		t.Errorf("got %d keys that failed and %d that were away, want %d at most", len(g.streakKeys),
-			len(g.awayKeys), maxSetKeys)
+		t.Errorf("got %d keys that failed and %d that were away, want %d at most",
+			len(g.streakKeys), len(g.awayKeys), maxSetKeys)
 	}
 }
 
@@ -157,8 +172,11 @@ func TestTrackedKeys_AreBounded(t *testing.T) {
 		}
 		tracked.addKey(fmt.Sprint(i))
 	}
-	if tracked.addKey("one more"); !tracked.isFull || tracked.keys != nil || !tracked.hasKey("any") {
-		t.Errorf("got %d keys and full %v, want no keys, and each key tracked", len(tracked.keys), tracked.isFull)
+
+	if tracked.addKey("one more"); !tracked.isFull || tracked.keys != nil ||
+		!tracked.hasKey("any") {
+		t.Errorf("got %d keys and full %v, want no keys, and each key tracked", len(tracked.keys),
+			tracked.isFull)
 	}
 }
 
@@ -169,13 +187,16 @@ func TestBreaker_ClassifyResult_ForgetsFailuresBeforeAnotherHoldersDeliveries(t 
 	for i := range 4 {
 		g.classifyResult(newEntry(int64(i), fmt.Sprint("k", i)), flaky, noon)
 	}
+
 	g.recordDelivered(lane.Tail{Counts: lane.Counts{Delivered: 7}})
 	g.adoptTail(lane.Tail{Counts: lane.Counts{Delivered: 7}}, time.Now())
 	if got := g.classifyResult(newEntry(9, "z"), flaky, noon); got != weir.OutcomeUnavailable {
 		t.Fatalf("the fifth failure in a row: got %s, want unavailable", got)
 	}
+
 	g.recordDelivered(lane.Tail{Counts: lane.Counts{Delivered: 7}})
 	g.adoptTail(lane.Tail{Counts: lane.Counts{Delivered: 9}}, time.Now())
+
 	for range 2 {
 		if got := g.classifyResult(newEntry(9, "z"), flaky, noon); got != weir.OutcomeRetry {
 			t.Errorf("after another holder's deliveries: %s, want retry", got)
@@ -191,6 +212,7 @@ func TestBreaker_ClassifyResult_ForgetsFailuresOfACancelledMessage(t *testing.T)
 			g.classifyResult(newEntry(int64(i), fmt.Sprint("k", i)), flaky, noon)
 		}
 	}
+
 	g.forgetMessage(newEntry(0, "k0"))
 	if got := g.classifyResult(newEntry(1, "k1"), flaky, noon); got != weir.OutcomeRetry {
 		t.Errorf("with failures of two keys left: got %s, want retry", got)
@@ -227,13 +249,16 @@ func TestBreaker_ClassifyResult_RefusalsCountAfterADay(t *testing.T) {
 	for h := range 24 {
 		g.classifyResult(newEntry(1, "a"), refusal, noon.Add(time.Duration(h)*time.Hour))
 	}
+
 	day := noon.Add(24 * time.Hour)
 	if got := g.classifyResult(newEntry(1, "a"), refusal, day); got != weir.OutcomeRetry {
 		t.Errorf("a day after the first refusal: got %s, want retry", got)
 	}
+
 	if got := g.classifyResult(later, refusal, day); got != weir.OutcomeUnavailable {
 		t.Errorf("one that has waited for 23 hours: got %s, want unavailable", got)
 	}
+
 	g.classifyResult(newEntry(3, "c"), down, day)
 	g.classifyResult(newEntry(4, "d"), down, day)
 	if got := g.classifyResult(newEntry(1, "a"), refusal, day); got != weir.OutcomeUnavailable {
@@ -249,13 +274,15 @@ func TestBreaker_ClassifyResult_TheDayOutlivesTheProcess(t *testing.T) {
 	g.saveTo(&tail)
 	tail.LastErrorAt = noon.Add(23 * time.Hour)
 	next.adoptTail(tail, noon.Add(23*time.Hour))
-	if got := next.classifyResult(newEntry(1, "a"), refusal, noon.Add(24*time.Hour)); got != weir.OutcomeRetry {
+
+	if got := next.classifyResult(newEntry(1, "a"), refusal, noon.Add(24*time.Hour)); got !=
+		weir.OutcomeRetry {
 		t.Errorf("another process, a day later: got %s, want retry", got)
 	}
 }
 
-// In the pause between two rounds (ProbedBelow is set), untried messages may be sent. In a pause because the CMS is
-// away, none may be sent. Deliveries by another process make no difference.
+// In the pause between two rounds (ProbedBelow is set), untried messages may be sent. In a pause
+// because the CMS is away, none may be sent. Deliveries by another process make no difference.
 func TestBreaker_AdoptTail_APauseForRefusedMessages(t *testing.T) {
 	t.Parallel()
 	until := noon.Add(time.Minute)
@@ -279,9 +306,12 @@ func TestBreaker_AdoptTail_APauseForRefusedMessages(t *testing.T) {
 			if c.isForRefused {
 				want = time.Time{}
 			}
+
 			if got := g.closedUntil(); g.isResting(noon) != c.isForRefused || !got.Equal(want) {
-				t.Errorf("resting %t, closed until %v; want %t, %v", g.isResting(noon), got, c.isForRefused, want)
+				t.Errorf("resting %t, closed until %v; want %t, %v", g.isResting(noon), got,
+					c.isForRefused, want)
 			}
+
 			var tail lane.Tail
 			if g.saveTo(&tail); !tail.PausedUntil.Equal(until) || g.isResting(until) {
 				t.Errorf("the pause in tail ends at %v, resting then: %t; want %v, false",
@@ -300,9 +330,12 @@ func TestBreaker_PauseRound_IsNotProlonged(t *testing.T) {
 		RefusingSince: noon.Add(-time.Minute)}}, noon)
 	g.letUntriedPass(noon)
 	g.classifyResult(newEntry(9, "z"), refusal, noon)
+
 	if g.endRound(noon) || !g.closedUntil().Equal(until) || g.probes != 0 {
-		t.Errorf("closed until %v, %d refusals count for the next pause; want %v, 0", g.closedUntil(), g.probes, until)
+		t.Errorf("closed until %v, %d refusals count for the next pause; want %v, 0",
+			g.closedUntil(), g.probes, until)
 	}
+
 	if !g.endRound(until) || len(g.probedKeys) > 0 {
 		t.Errorf("at its end: %d keys had their turn, want a new round", len(g.probedKeys))
 	}
@@ -312,6 +345,7 @@ func TestBreaker_ClassifyResult_PausedTimeDoesNotCount(t *testing.T) {
 	t.Parallel()
 	g := newTestBreaker()
 	g.classifyResult(newEntry(1, "a"), refusal, noon)
+
 	for i := range 2 {
 		at := noon.Add(72*time.Hour + time.Duration(i)*time.Minute)
 		if got := g.classifyResult(newEntry(1, "a"), refusal, at); got != weir.OutcomeUnavailable {
@@ -325,11 +359,13 @@ func TestBreaker_ClassifyResult_RefusalsCountAfterADelivery(t *testing.T) {
 	g := newTestBreaker()
 	g.classifyResult(newEntry(1, "a"), refusal, noon)
 	g.classifyResult(newEntry(2, "b"), fine, noon)
+
 	for i := range 4 {
 		if got := g.classifyResult(newEntry(1, "a"), refusal, noon); got != weir.OutcomeRetry {
 			t.Errorf("try %d after the CMS took another: got %s, want retry", i, got)
 		}
 	}
+
 	if got := g.classifyResult(newEntry(3, "c"), refusal, noon); got != weir.OutcomeUnavailable {
 		t.Errorf("another one's first: got %s, want unavailable", got)
 	}
@@ -344,18 +380,24 @@ func TestBreaker_ClassifyResult_RefusedPausesTheLaneAfterSome(t *testing.T) {
 		}
 		g.classifyResult(newEntry(int64(i), fmt.Sprint("k", i)), refusal, noon)
 	}
+
 	if !g.hasProbedEnough() {
 		t.Fatalf("%d refusals are not enough for a pause, want a pause", firstProbes)
 	}
+
 	g.beginPause(0, noon, refusedPause)
+
 	for i := range laterProbes {
 		if g.hasProbedEnough() {
-			t.Fatalf("after a pause, %d refusals are enough for the next one, want %d", i, laterProbes)
+			t.Fatalf("after a pause, %d refusals are enough for the next one, want %d", i,
+				laterProbes)
 		}
 		g.classifyResult(newEntry(int64(100+i), fmt.Sprint("k", 100+i)), refusal, noon)
 	}
+
 	if !g.hasProbedEnough() {
-		t.Errorf("after a pause, %d refusals are not enough for the next one, want a pause", laterProbes)
+		t.Errorf("after a pause, %d refusals are not enough for the next one, want a pause",
+			laterProbes)
 	}
 }
 
@@ -387,10 +429,12 @@ func TestBreaker_ClassifyResult_AfterAResumePausesBeginAnew(t *testing.T) {
 	for range 20 {
 		g.classifyResult(newEntry(1, "a"), down, noon)
 	}
+
 	g.liftPause()
 	if !g.closedUntil().IsZero() {
 		t.Errorf("opens at %s, want the zero time", g.closedUntil())
 	}
+
 	g.classifyResult(newEntry(1, "a"), down, noon)
 	if wait := g.closedUntil().Sub(noon); wait > time.Second {
 		t.Errorf("the first pause after the resume is %s long, want at most 1s", wait)
@@ -399,7 +443,8 @@ func TestBreaker_ClassifyResult_AfterAResumePausesBeginAnew(t *testing.T) {
 
 func TestBreaker_ClassifyResult_RetryAfterIsHonouredUpToAnHour(t *testing.T) {
 	t.Parallel()
-	waits := map[time.Duration]time.Duration{10 * time.Minute: 10 * time.Minute, 5 * time.Hour: time.Hour}
+	waits := map[time.Duration]time.Duration{10 * time.Minute: 10 * time.Minute,
+		5 * time.Hour: time.Hour}
 	for asked, want := range waits {
 		g := newTestBreaker()
 		r := down
@@ -420,6 +465,7 @@ func TestBackoff_MinAndMax(t *testing.T) {
 			t.Errorf("longestDelay(%d) = %s, want %s", i+1, got, w*time.Second)
 		}
 	}
+
 	for range 1000 {
 		if d := b.retryDelay(3, 0); d < 0 || d > 4*time.Second {
 			t.Fatalf("retryDelay(3) = %s, want 0 to 4s", d)
@@ -428,6 +474,7 @@ func TestBackoff_MinAndMax(t *testing.T) {
 			t.Fatalf("pauseDelay(3) = %s, want 2s to 4s", d)
 		}
 	}
+
 	if d := b.retryDelay(1, 40*time.Second); d != 40*time.Second {
 		t.Errorf("retryDelay(1) with a Retry-After of 40s = %s, want 40s", d)
 	}
@@ -435,15 +482,20 @@ func TestBackoff_MinAndMax(t *testing.T) {
 
 func TestBackoff_Steps(t *testing.T) {
 	t.Parallel()
-	b := Backoff{Steps: []time.Duration{10 * time.Second, time.Minute, 2 * time.Hour}, Rand: rand.Float64}
-	for i, want := range []time.Duration{10 * time.Second, time.Minute, 2 * time.Hour, 2 * time.Hour} {
+	b := Backoff{Steps: []time.Duration{10 * time.Second, time.Minute, 2 * time.Hour},
+		Rand: rand.Float64}
+
+	for i, want := range []time.Duration{10 * time.Second, time.Minute, 2 * time.Hour,
+		2 * time.Hour} {
 		if got := b.retryDelay(i+1, 0); got != want {
 			t.Errorf("retry %d after %s, want %s", i+1, got, want)
 		}
 	}
+
 	if got := b.retryDelay(1, 5*time.Hour); got != maxDelay {
 		t.Errorf("Retry-After of 5 h: %s, want %v", got, maxDelay)
 	}
+
 	if got := b.pauseDelay(1, 0); got < 5*time.Second || got > 10*time.Second {
 		t.Errorf("paused for %s, want 5s to 10s", got)
 	}

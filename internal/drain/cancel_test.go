@@ -21,14 +21,19 @@ func TestDrainer_CancelAndReschedule_AScheduledMessageIsCancelledAtOnce(t *testi
 		synctest.Wait()
 		st, err := w.store.Requests().Cancel(t.Context(), id)
 		if err != nil || st.Stage != weir.Cancelled || w.status(id).Stage != weir.Cancelled {
-			t.Fatalf("got %+v, %v, and stored %s, want cancelled in both", st, err, w.status(id).Stage)
+			t.Fatalf("got %+v, %v, and stored %s, want cancelled in both", st, err,
+				w.status(id).Stage)
 		}
-		if st, err := w.store.Requests().Cancel(t.Context(), id); err != nil || st.Stage != weir.Cancelled {
+
+		if st, err := w.store.Requests().Cancel(t.Context(), id); err != nil ||
+			st.Stage != weir.Cancelled {
 			t.Errorf("cancelled twice: got %s, %v, want it cancelled and no error", st.Stage, err)
 		}
+
 		p.Wake(0)
 		c := w.waitUntilEmpty(2 * time.Minute)
-		if got := w.listDelivered("a"); !slices.Equal(got, []string{"2"}) || c.Tail.Counts.Cancelled != 1 ||
+		if got := w.listDelivered("a"); !slices.Equal(got, []string{"2"}) ||
+			c.Tail.Counts.Cancelled != 1 ||
 			c.HasRequests() {
 			t.Errorf("delivered %v, %+v, want [2], Cancelled 1 and no requests", got, c)
 		}
@@ -41,8 +46,8 @@ func TestDrainer_CancelAndReschedule_CancelledWhileItBecomesDue(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
 				p := w.start(slowStorage)
 				at := time.Now().Add(10 * time.Second)
-				ids := []weir.ID{w.post("a", "0", withDueTime(at)), w.post("b", "1", withDueTime(at)),
-					w.post("c", "2", withDueTime(at))}
+				ids := []weir.ID{w.post("a", "0", withDueTime(at)),
+					w.post("b", "1", withDueTime(at)), w.post("c", "2", withDueTime(at))}
 				p.Wake(0)
 				time.Sleep(9900*time.Millisecond + time.Duration(i)*5*time.Millisecond)
 				st, err := w.store.Requests().Cancel(t.Context(), ids[1])
@@ -53,9 +58,12 @@ func TestDrainer_CancelAndReschedule_CancelledWhileItBecomesDue(t *testing.T) {
 				case err == nil && st.Stage == weir.Cancelled && sent > 0:
 					t.Errorf("%d: sent %d times after it was cancelled, want never", i, sent)
 				case final == weir.Cancelled && sent > 0, final == weir.Delivered && sent != 1:
-					t.Errorf("%d: %s, and sent %d times, want it delivered if sent once", i, final, sent)
+					t.Errorf("%d: %s, and sent %d times, want it delivered if sent once", i,
+						final, sent)
 				}
-				if n := c.Tail.Counts; n.Delivered+n.Cancelled != 3 || n.Delivered != int64(2+sent) {
+
+				if n := c.Tail.Counts; n.Delivered+n.Cancelled != 3 ||
+					n.Delivered != int64(2+sent) {
 					t.Errorf("run %d: got %+v, want 3 in all, %d of them delivered", i, n, 2+sent)
 				}
 			})
@@ -71,26 +79,32 @@ func TestDrainer_CancelAndReschedule_Rescheduled(t *testing.T) {
 		later := w.post("b", "later", withDueTime(began.Add(10*time.Second)))
 		p.Wake(0)
 		time.Sleep(9 * time.Second) // the holder waits for the message that is due first
-		_, err := w.store.Requests().Reschedule(t.Context(), later, began.Add(2*time.Minute), "nonsense")
+		_, err := w.store.Requests().Reschedule(t.Context(), later, began.Add(2*time.Minute),
+			"nonsense")
 		if weir.KindOf(err) != weir.Stale {
 			t.Errorf("rescheduled by a stale version: %v, want an error of kind Stale", err)
 		}
+
 		st, err := w.store.Requests().Reschedule(t.Context(), later, began.Add(2*time.Minute),
 			weir.Tag(w.status(later).Version))
 		if err != nil || !st.Message.DueAt.Equal(began.Add(2*time.Minute)) {
 			t.Fatalf("got %+v, %v, want DueAt %v and no error", st, err, began.Add(2*time.Minute))
 		}
+
 		if _, err := w.store.Requests().Reschedule(t.Context(), sooner, began.Add(time.Minute), ""); err != nil {
 			t.Fatal(err)
 		}
+
 		p.Wake(0)
 		w.waitUntilEmpty(time.Hour)
-		dues := map[string]time.Time{"sooner": began.Add(time.Minute), "later": began.Add(2 * time.Minute)}
+		dues := map[string]time.Time{"sooner": began.Add(time.Minute),
+			"later": began.Add(2 * time.Minute)}
 		for body, late := range w.measureDelays(dues) {
 			if late > time.Millisecond {
 				t.Errorf("%s was %s late, want at most 1ms", body, late)
 			}
 		}
+
 		if _, err := w.store.Requests().Reschedule(t.Context(), sooner, began.Add(2*time.Hour),
 			""); weir.KindOf(err) != weir.Conflict {
 			t.Errorf("rescheduled after delivery: %v, want an error of kind Conflict", err)
@@ -107,14 +121,18 @@ func TestDrainer_CancelAndReschedule_AnOlderVersionInFrontOfANewerOne(t *testing
 		time.Sleep(5 * time.Second)
 		w.postVersion("a", "2")
 		p.Wake(0)
-		time.Sleep(7 * time.Second) // the old version waits for its retry, and the newer version was sent instead
+
+		// the old version waits for its retry, and the newer version was sent instead
+		time.Sleep(7 * time.Second)
 		if _, err := w.store.Requests().Cancel(t.Context(), old); err != nil {
 			t.Fatal(err)
 		}
+
 		p.Wake(0)
 		time.Sleep(10 * time.Second)
 		log := w.cms.listRequests()
-		if len(log) != 3 || log[2].at.Sub(log[1].at) < 10*time.Second || w.status(old).Stage != weir.Cancelled {
+		if len(log) != 3 || log[2].at.Sub(log[1].at) < 10*time.Second ||
+			w.status(old).Stage != weir.Cancelled {
 			t.Errorf("%+v, the old one is %s, want 3 requests, the last 10 s after the second, and cancelled", log,
 				w.status(old).Stage)
 		}
@@ -129,6 +147,7 @@ func TestDrainer_CancelAndReschedule_IntoThePastGoesBehindARetry(t *testing.T) {
 			}
 			return answerAfter(time.Millisecond, 200)(ctx, d)
 		})
+
 		p := w.start(func(c *drain.Config) { c.Backoff.Steps = []time.Duration{10 * time.Second} })
 		w.post("a", "first", withDueTime(time.Now().Add(time.Second)))
 		moved := w.post("a", "moved", withDueTime(time.Now().Add(time.Hour)))
@@ -137,12 +156,14 @@ func TestDrainer_CancelAndReschedule_IntoThePastGoesBehindARetry(t *testing.T) {
 		if _, err := w.store.Requests().Reschedule(t.Context(), moved, time.Now().Add(-time.Minute), ""); err != nil {
 			t.Fatal(err)
 		}
+
 		p.Wake(0)
 		w.waitUntilEmpty(time.Minute)
 		var sent []string
 		for _, r := range w.cms.listRequests() {
 			sent = append(sent, r.body)
 		}
+
 		if !slices.Equal(sent, []string{"first", "first", "moved"}) {
 			t.Errorf("sent %v, want [first first moved]", sent)
 		}
@@ -156,6 +177,7 @@ func TestDrainer_CancelAndReschedule_CancelledWithItsOfferKept(t *testing.T) {
 			r.RetryAfter = time.Minute
 			return r
 		})
+
 		p := w.start()
 		a := w.newOfferingAppender(p)
 		w.appendBy(a, "a", "first")
@@ -164,14 +186,17 @@ func TestDrainer_CancelAndReschedule_CancelledWithItsOfferKept(t *testing.T) {
 		for i := range 60 {
 			w.appendBy(a, fmt.Sprint("k", i), "more")
 		}
+
 		w.lanes.Appender = a
 		id := w.post("b", "cancelled")
 		if _, err := w.store.Requests().Cancel(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
+
 		p.Wake(0)
 		c := w.waitUntilEmpty(2 * time.Minute)
-		if got := w.listDelivered("b"); len(got) > 0 || c.Tail.Counts.Cancelled != 1 || c.Tail.Counts.Delivered != 61 {
+		if got := w.listDelivered("b"); len(got) > 0 || c.Tail.Counts.Cancelled != 1 ||
+			c.Tail.Counts.Delivered != 61 {
 			t.Errorf("delivered %v, %+v, want none, Cancelled 1 and Delivered 61", got, c.Tail)
 		}
 	})
@@ -185,7 +210,12 @@ func TestDrainer_CancelAndReschedule_QueuedRetryingAndHeld(t *testing.T) {
 			}
 			return answerAfter(200*time.Millisecond, 200)(ctx, d)
 		})
-		p := w.start(func(c *drain.Config) { c.Backoff.Min, c.Rand = 30*time.Second, func() float64 { return 1 } })
+
+		p := w.start(func(c *drain.Config) {
+			c.Backoff.Min, c.Rand = 30*time.Second,
+				func() float64 { return 1 }
+		})
+
 		w.lanes.Appender.OnFiled, w.lanes.Appender.OnWake = p.OfferAppended, p.WakeOffered
 		retrying, held := w.post("a", "0"), w.post("a", "1")
 		w.post("a", "2")
@@ -194,25 +224,33 @@ func TestDrainer_CancelAndReschedule_QueuedRetryingAndHeld(t *testing.T) {
 		for i := range 20 {
 			queued = w.post("b", fmt.Sprint(i))
 		}
+
 		for _, id := range []weir.ID{retrying, held, queued} {
-			if st, err := w.store.Requests().Cancel(t.Context(), id); err != nil || st.Stage.Final() {
+			if st, err := w.store.Requests().Cancel(t.Context(), id); err != nil ||
+				st.Stage.Final() {
 				t.Errorf("got %+v, %v, want a stage that is not final", st, err)
 			}
-			if _, err := w.store.Requests().Cancel(t.Context(), id); err != nil { // a repeated request is no error
+
+			// a repeated request is no error
+			if _, err := w.store.Requests().Cancel(t.Context(), id); err != nil {
 				t.Error(err)
 			}
 		}
+
 		began := time.Now()
 		c := w.waitUntilEmpty(time.Minute)
+
 		for _, id := range []weir.ID{retrying, held, queued} {
 			if st := w.status(id); st.Stage != weir.Cancelled || st.FinishedAt.IsZero() {
 				t.Errorf("got %+v, want Stage cancelled and a FinishedAt", st)
 			}
 		}
-		if got := w.listDelivered("a"); !slices.Equal(got, []string{"2"}) || time.Since(began) > 20*time.Second ||
+
+		if got := w.listDelivered("a"); !slices.Equal(got, []string{"2"}) ||
+			time.Since(began) > 20*time.Second ||
 			c.Tail.Counts.Cancelled != 3 {
-			t.Errorf("delivered %v after %s, %+v, want [2], at most 20s and Cancelled 3", got, time.Since(began),
-				c.Tail)
+			t.Errorf("delivered %v after %s, %+v, want [2], at most 20s and Cancelled 3", got,
+				time.Since(began), c.Tail)
 		}
 	})
 }
@@ -225,6 +263,7 @@ func TestDrainer_CancelAndReschedule_WhileTheLanePauses(t *testing.T) {
 			r.RetryAfter = time.Hour
 			return r
 		})
+
 		p := w.start()
 		id := w.post("a", "1")
 		p.Wake(0)
@@ -232,6 +271,7 @@ func TestDrainer_CancelAndReschedule_WhileTheLanePauses(t *testing.T) {
 		if _, err := w.store.Requests().Cancel(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
+
 		p.Wake(0)
 		w.waitUntilEmpty(5 * time.Second)
 		if n := len(w.cms.listRequests()); n != 1 || w.status(id).Stage != weir.Cancelled {

@@ -14,8 +14,8 @@ import (
 	"weir/internal/weir"
 )
 
-// cancelAll cancels all messages that a filter selects, by calls of CancelWaiting that read at most limit messages
-// each.
+// cancelAll cancels all messages that a filter selects, by calls of CancelWaiting that read at most
+// limit messages each.
 func (w *world) cancelAll(s *lane.Store, f bulk.Selection, limit int) bulk.Counts {
 	w.t.Helper()
 	var sum bulk.Counts
@@ -26,19 +26,23 @@ func (w *world) cancelAll(s *lane.Store, f bulk.Selection, limit int) bulk.Count
 			false); err != nil {
 			w.t.Fatalf("cancel: %v", err)
 		}
+
 		if !at.IsValid() {
 			w.t.Fatalf("the walk reached %+v, want a valid place", at)
 		}
+
 		sum.Selected += part.Selected
 		sum.Cancelled += part.Cancelled
 		sum.Asked += part.Asked
 		sum.TooLate += part.TooLate
 	}
+
 	return sum
 }
 
-// waitEverywhere posts n unwanted and n wanted messages for each of three places: the log, a blocked key's queue, and
-// the scheduled messages. The keys of unwanted messages begin with new/, and the keys of wanted messages with old/.
+// waitEverywhere posts n unwanted and n wanted messages for each of three places: the log, a
+// blocked key's queue, and the scheduled messages. The keys of unwanted messages begin with new/,
+// and the keys of wanted messages with old/.
 func (w *world) waitEverywhere(p *process, n int) (unwanted, wanted []weir.ID) {
 	w.t.Helper()
 	w.cms.setAnswer(func(ctx context.Context, d weir.Delivery) weir.Result {
@@ -48,10 +52,13 @@ func (w *world) waitEverywhere(p *process, n int) (unwanted, wanted []weir.ID) {
 		}
 		return answerAfter(time.Millisecond, status)(ctx, d)
 	})
+
 	for i := range n {
 		for _, prefix := range []string{"new/", "old/"} {
 			id := w.post(prefix+"0", fmt.Sprint("held ", i))
-			due := w.post(prefix+"later", fmt.Sprint("due ", i), withDueTime(time.Now().Add(time.Hour)))
+			due := w.post(prefix+"later", fmt.Sprint("due ", i),
+				withDueTime(time.Now().Add(time.Hour)))
+
 			if prefix == "new/" {
 				unwanted = append(unwanted, id, due)
 			} else {
@@ -59,23 +66,29 @@ func (w *world) waitEverywhere(p *process, n int) (unwanted, wanted []weir.ID) {
 			}
 		}
 	}
+
 	p.Wake(0)
 	time.Sleep(2 * time.Second)
-	w.cms.setAnswer(answerAfter(time.Minute, 200)) // messages that are appended after "busy" wait in the log
+
+	// messages that are appended after "busy" wait in the log
+	w.cms.setAnswer(answerAfter(time.Minute, 200))
 	w.post("busy", "1")
 	p.Wake(0)
 	time.Sleep(5 * time.Second)
+
 	for i := range n {
-		// The holder may send the first of these messages before it reads requests again. So the first message is a
-		// wanted one.
+		// The holder may send the first of these messages before it reads requests again. So the
+		// first message is a wanted one.
 		wanted = append(wanted, w.post("old/log", fmt.Sprint("log ", i)))
 		unwanted = append(unwanted, w.post("new/log", fmt.Sprint("log ", i)))
 	}
+
 	return unwanted, wanted
 }
 
 func TestStore_CancelMany(t *testing.T) {
-	faults := map[string]storagetest.FaultKind{"AnswerLost": storagetest.FailAfter, "NotDone": storagetest.FailBefore}
+	faults := map[string]storagetest.FaultKind{"AnswerLost": storagetest.FailAfter,
+		"NotDone": storagetest.FailBefore}
 	for name, kind := range faults {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
@@ -84,14 +97,21 @@ func TestStore_CancelMany(t *testing.T) {
 				broken.Table = faults.Table(w.account.Table())
 				var ids []weir.ID
 				for i := range 40 {
-					ids = append(ids, w.post("a", fmt.Sprint(i), withDueTime(time.Now().Add(time.Hour))))
+					ids = append(ids,
+						w.post("a", fmt.Sprint(i), withDueTime(time.Now().Add(time.Hour))))
 				}
-				faults.Once(func(c storagetest.Call) bool { return c.Op == "Transact" && len(c.Ops) > 10 },
-					storagetest.Fault{Kind: kind})
-				if got := w.cancelAll(&broken, bulk.Selection{Key: "a"}, 1000); got.Cancelled != 40 ||
+
+				faults.Once(func(c storagetest.Call) bool {
+					return c.Op == "Transact" &&
+						len(c.Ops) > 10
+				}, storagetest.Fault{Kind: kind})
+
+				if got := w.cancelAll(&broken, bulk.Selection{Key: "a"}, 1000); got.Cancelled !=
+					40 ||
 					got.TooLate != 0 {
 					t.Errorf("counted %+v, want 40 cancelled", got)
 				}
+
 				p := w.start()
 				p.Wake(0)
 				w.waitUntilEmpty(time.Minute)
@@ -116,21 +136,25 @@ func TestStore_CancelMany_InEachPlaceOfWaiting(t *testing.T) {
 		if err != nil || counted.Selected != 3*n || counted.Asked+counted.Cancelled != 0 {
 			t.Errorf("a dry run counted %+v, %v; want %d selected", counted, err, 3*n)
 		}
+
 		got := w.cancelAll(w.store, bulk.Selection{KeyPrefix: "new/"}, 50)
 		if got.Selected != 3*n || got.Cancelled != n || got.Asked != 2*n || got.TooLate != 0 {
 			t.Errorf("counted %+v, want %d selected, %d of them cancelled at once", got, 3*n, n)
 		}
+
 		w.cms.setAnswer(answerAfter(time.Millisecond, 200))
 		p.Wake(0)
 		w.waitUntilEmpty(3 * time.Hour)
 		w.expectCounts(
 			lane.Counts{Delivered: 1 + 3*n, Cancelled: 3 * n},
 			append(append(unwanted, wanted...), w.firstOfKey("busy"))...)
+
 		for _, id := range unwanted {
 			if st := w.status(id); st.Stage != weir.Cancelled {
 				t.Fatalf("%s is %s, want cancelled", st.Message.Key, st.Stage)
 			}
 		}
+
 		if rows := append(w.rowKeys("w_"), append(w.rowKeys("r_"), w.rowKeys("s_")...)...); len(rows) > 0 {
 			t.Errorf("rows are left: %v, want 0 rows", rows)
 		}
@@ -157,15 +181,18 @@ func TestStore_CancelMany_ConditionsMustAllHold(t *testing.T) {
 		zero := 0
 		got := w.cancelAll(
 			w.store,
-			bulk.Selection{Key: "a", Contract: "article", Stage: weir.Queued, Lane: &zero, From: from, To: to},
+			bulk.Selection{Key: "a", Contract: "article", Stage: weir.Queued, Lane: &zero,
+				From: from, To: to},
 			1000,
 		)
 		if got.Selected != 1 || got.Asked != 1 {
 			t.Errorf("counted %+v, want one selected and asked for", got)
 		}
+
 		w.cms.setAnswer(answerAfter(time.Millisecond, 200))
 		p.Wake(0)
 		w.waitUntilEmpty(2 * time.Hour)
+
 		if st := w.status(want); st.Stage != weir.Cancelled ||
 			w.control().Tail.Counts != (lane.Counts{Delivered: 6, Cancelled: 1}) {
 			t.Errorf("it is %s, the lane counts %+v, want cancelled, and 6 delivered and 1 cancelled",
@@ -176,7 +203,8 @@ func TestStore_CancelMany_ConditionsMustAllHold(t *testing.T) {
 
 func TestStore_CancelMany_ThousandsDoNotStopTheLane(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		p := w.start(slowStorage, func(c *drain.Config) { c.Backoff.Steps = []time.Duration{time.Hour} })
+		p := w.start(slowStorage,
+			func(c *drain.Config) { c.Backoff.Steps = []time.Duration{time.Hour} })
 		w.cms.setAnswer(func(ctx context.Context, d weir.Delivery) weir.Result {
 			return answerAfter(time.Millisecond, map[bool]int{true: 500, false: 200}[d.Message.Key == "bad"])(ctx, d)
 		})
@@ -184,6 +212,7 @@ func TestStore_CancelMany_ThousandsDoNotStopTheLane(t *testing.T) {
 		for i := range n {
 			w.post("bad", fmt.Sprint(i))
 		}
+
 		p.Wake(0)
 		time.Sleep(5 * time.Minute)
 		w.cancelAll(w.store, bulk.Selection{Key: "bad"}, 10_000)
@@ -192,7 +221,8 @@ func TestStore_CancelMany_ThousandsDoNotStopTheLane(t *testing.T) {
 		p.Wake(0)
 		c := w.waitUntilEmpty(5 * time.Minute)
 		if took := time.Since(began); took > 20*time.Second || c.Tail.Counts.Cancelled != n {
-			t.Errorf("%d of %d were cancelled in %s, want all within 20 s", c.Tail.Counts.Cancelled, n, took)
+			t.Errorf("%d of %d were cancelled in %s, want all within 20 s",
+				c.Tail.Counts.Cancelled, n, took)
 		}
 	})
 }
@@ -204,11 +234,14 @@ func (w *world) firstOfKey(key string) weir.ID {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	for _, e := range entries {
 		if e.Message.Key == key {
 			return e.Message.ID
 		}
 	}
+
 	w.t.Fatalf("got no message of the key %q, want one", key)
+
 	return weir.ID{}
 }

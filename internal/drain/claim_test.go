@@ -22,20 +22,24 @@ func TestDrainer_Claim_AHolderWithoutAnInvocationHandsOver(t *testing.T) {
 		if r := b.Look(t.Context(), 0); r.State != drain.Busy {
 			t.Fatalf("%+v, want %s", r, drain.Busy)
 		}
+
 		asked := time.Now()
 		r := b.Claim(t.Context(), 0)
 		if took := time.Since(asked); r.State != drain.Working || took > 2*time.Second {
 			t.Errorf("%+v after %s, want %s within 2s", r, took, drain.Working)
 		}
+
 		for range 20 { // process a is woken, as after an append, but must not take the lane back
 			a.Wake(0)
 			time.Sleep(100 * time.Millisecond)
 		}
+
 		w.waitUntilEmpty(time.Minute)
 		w.checkWrittenOnce(500, time.Second)
 		if fences := w.listFences(); len(fences) != 2 {
 			t.Errorf("fences %v, want two holders", fences)
 		}
+
 		if n := a.ticketCounter.countAll(); n != 1 {
 			t.Errorf("the first holder enqueued %d tickets, want one: for an invocation, not for the lane that b takes",
 				n)
@@ -56,6 +60,7 @@ func TestDrainer_Claim_AHolderWithAnInvocationKeepsTheLane(t *testing.T) {
 		if r := b.Claim(t.Context(), 0); r.State != drain.Busy || time.Since(asked) != claimLength {
 			t.Errorf("%+v after %s, want %s after 15s", r, time.Since(asked), drain.Busy)
 		}
+
 		w.waitUntilEmpty(time.Minute)
 		w.checkWrittenOnce(1500, 200*time.Millisecond)
 	})
@@ -111,10 +116,11 @@ func TestDrainer_Claim_TheFirstClaimStays(t *testing.T) {
 			}
 			return storagetest.Fault{}
 		})
+
 		if r := b.Claim(t.Context(), 0); r.State != drain.Busy || time.Since(asked) != 0 ||
 			transactions != 0 {
-			t.Errorf("%+v after %s and %d transactions, want %s at once", r, time.Since(asked), transactions,
-				drain.Busy)
+			t.Errorf("%+v after %s and %d transactions, want %s at once", r, time.Since(asked),
+				transactions, drain.Busy)
 		}
 	})
 }
@@ -126,7 +132,9 @@ func TestDrainer_Claim_OfADeadProcessExpires(t *testing.T) {
 		asked := time.Now()
 		w.start(withHost).Wake(0)
 		w.waitUntilEmpty(time.Minute)
-		if took := time.Since(asked); took < claimLength-time.Second || took > claimLength+noticeWithin {
+
+		if took := time.Since(asked); took < claimLength-time.Second ||
+			took > claimLength+noticeWithin {
 			t.Errorf("delivered after %s, want a little over 15s", took)
 		}
 	})
@@ -153,13 +161,14 @@ func TestDrainer_Claim_ThatCannotBeWrittenChangesNothing(t *testing.T) {
 		if r := b.Claim(t.Context(), 0); r.State != drain.Busy || r.Err != nil {
 			t.Errorf("%+v, want %s", r, drain.Busy)
 		}
+
 		w.waitUntilEmpty(time.Minute)
 		w.checkWrittenOnce(100, 200*time.Millisecond)
 	})
 }
 
-// The holder hands a claimed lane over even if no message waits in the lane. Otherwise a lane whose messages come one
-// at a time would stay with a holder that has no invocation.
+// The holder hands a claimed lane over even if no message waits in the lane. Otherwise a lane whose
+// messages come one at a time would stay with a holder that has no invocation.
 func TestDrainer_Claim_ALaneMovesBetweenTwoMessages(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(answerAfter(20*time.Millisecond, 200))
@@ -172,20 +181,27 @@ func TestDrainer_Claim_ALaneMovesBetweenTwoMessages(t *testing.T) {
 				a.Wake(0)
 			}
 		}
-		postEvery(time.Second, 5*time.Second) // process a holds the lane, and lingers between two messages
+
+		// process a holds the lane, and lingers between two messages
+		postEvery(time.Second, 5*time.Second)
 		b.Attend()
+
 		if r := b.Look(t.Context(), 0); r.State != drain.Idle || r.HolderFence == 0 {
-			t.Fatalf("Look between two messages = %+v, want %s and the fence of its holder", r, drain.Idle)
+			t.Fatalf("Look between two messages = %+v, want %s and the fence of its holder", r,
+				drain.Idle)
 		}
+
 		claimed := make(chan drain.Report, 1)
 		go func() { claimed <- b.Claim(t.Context(), 0) }()
 		postEvery(time.Second, 20*time.Second)
 		if r := <-claimed; r.State != drain.Working {
 			t.Errorf("Claim = %+v, want %s", r, drain.Working)
 		}
+
 		if a, b := a.Held(), b.Held(); len(a) != 0 || len(b) != 1 {
 			t.Errorf("the former holder holds %v, and the process with an invocation %v; want none and [0]", a, b)
 		}
+
 		w.waitUntilEmpty(time.Minute)
 		w.checkWrittenOnce(posted, 3*time.Second)
 		if fences := w.listFences(); len(fences) != 2 {
@@ -194,8 +210,8 @@ func TestDrainer_Claim_ALaneMovesBetweenTwoMessages(t *testing.T) {
 	})
 }
 
-// A process claims a lane, finds no message in the lane, and leaves it after a while. The claim then ends, so that
-// another process sends the next message at once.
+// A process claims a lane, finds no message in the lane, and leaves it after a while. The claim
+// then ends, so that another process sends the next message at once.
 func TestDrainer_Claim_EndsAfterALingerInAnEmptyLane(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.postBurst(100)
@@ -207,14 +223,17 @@ func TestDrainer_Claim_EndsAfterALingerInAnEmptyLane(t *testing.T) {
 		if r := b.Look(t.Context(), 0); r.State != drain.Busy {
 			t.Fatalf("%+v, want %s", r, drain.Busy)
 		}
+
 		if r := b.Claim(t.Context(), 0); r.State != drain.Working {
 			t.Fatalf("Claim of a lane that its holder empties = %+v, want %s", r, drain.Working)
 		}
+
 		a.Yield()
 		time.Sleep(4 * time.Second) // process b no longer lingers
 		if held := b.Held(); len(held) != 0 {
 			t.Errorf("4 s later the process that claimed the lane holds %v, want none", held)
 		}
+
 		appended := time.Now()
 		w.post("next", "x")
 		a.Wake(0)
@@ -226,9 +245,9 @@ func TestDrainer_Claim_EndsAfterALingerInAnEmptyLane(t *testing.T) {
 	})
 }
 
-// After a crash, the field IsOpen in tail still says that a process holds the lane. A process that claims the lane
-// becomes its holder, and clears IsOpen when it hands the lane over. Otherwise each later ticket would lead to another
-// claim.
+// After a crash, the field IsOpen in tail still says that a process holds the lane. A process that
+// claims the lane becomes its holder, and clears IsOpen when it hands the lane over. Otherwise each
+// later ticket would lead to another claim.
 func TestDrainer_Claim_ClearsOpenAfterACrash(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.postBurst(1)
@@ -240,9 +259,11 @@ func TestDrainer_Claim_ClearsOpenAfterACrash(t *testing.T) {
 		if r := b.Look(t.Context(), 0); r.State != drain.Idle || r.HolderFence == 0 {
 			t.Fatalf("Look = %+v, want %s and the fence of its holder", r, drain.Idle)
 		}
+
 		for range 2 { // the first claim can end before the crashed holder's lease does
 			b.Claim(t.Context(), 0)
 		}
+
 		time.Sleep(8 * time.Second) // the settle time, and the time for which b lingers
 		if r := b.Look(t.Context(), 0); r.State != drain.Idle || r.HolderFence != 0 {
 			t.Errorf("Look after the claim = %+v, want %s and no holder", r, drain.Idle)
@@ -250,25 +271,30 @@ func TestDrainer_Claim_ClearsOpenAfterACrash(t *testing.T) {
 	})
 }
 
-// A change of the number of lanes can close a lane (Closed in tail) shortly before a process claims the lane.
+// A change of the number of lanes can close a lane (Closed in tail) shortly before a process claims
+// the lane.
 func TestDrainer_Claim_OfAClosedLaneEnds(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
-		if _, err := w.account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Merge, Key: "!tail",
-			Values: map[string]any{"Closed": true}}}); err != nil {
+		if _, err := w.account.Table().Transact(t.Context(), "1.0",
+			[]storage.Op{{Kind: storage.Merge, Key: "!tail",
+				Values: map[string]any{"Closed": true}}}); err != nil {
 			t.Fatal(err)
 		}
+
 		p := w.start(withHost)
 		p.Attend()
 		if r := p.Claim(t.Context(), 0); r.State != drain.Idle || r.Err != nil {
 			t.Errorf("Claim of a closed lane = %+v, want %s", r, drain.Idle)
 		}
+
 		if _, isClaimed := w.control().Claim(time.Now()); isClaimed {
 			t.Error("the claim of the closed lane still counts, want it withdrawn")
 		}
 	})
 }
 
-// A claim ends when the process that claimed the lane has drained it. Then another process can take the lane at once.
+// A claim ends when the process that claimed the lane has drained it. Then another process can take
+// the lane at once.
 func TestDrainer_Claim_EndsWithTheDrain(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.postBurst(300)
@@ -280,6 +306,7 @@ func TestDrainer_Claim_EndsWithTheDrain(t *testing.T) {
 		if r := b.Claim(t.Context(), 0); r.State != drain.Working {
 			t.Fatalf("Claim = %+v, want %s", r, drain.Working)
 		}
+
 		w.waitUntilEmpty(time.Minute)
 		b.Yield()
 		time.Sleep(4 * time.Second) // process b no longer lingers

@@ -20,9 +20,9 @@ import (
 	"weir/internal/weir"
 )
 
-// livelyTable has latencies like those of a real account: they are log-normal around the median. One request in five
-// hundred is refused, as if storage were busy. A refused read is repeated after 200 ms; a refused write returns an
-// error.
+// livelyTable has latencies like those of a real account: they are log-normal around the median.
+// One request in five hundred is refused, as if storage were busy. A refused read is repeated after
+// 200 ms; a refused write returns an error.
 type livelyTable struct {
 	storage.Table
 	median time.Duration
@@ -41,7 +41,8 @@ func withLivelyStorage(median time.Duration) func(*drain.Config) {
 // takeTime lets the time of one request pass, and reports whether storage refuses it.
 func (s livelyTable) takeTime() (busy bool) {
 	s.mu.Lock()
-	d, busy := time.Duration(float64(s.median)*math.Exp(0.45*s.rand.NormFloat64())), s.rand.Float64() < 0.002
+	d, busy := time.Duration(float64(s.median)*math.Exp(0.45*s.rand.NormFloat64())),
+		s.rand.Float64() < 0.002
 	s.mu.Unlock()
 	time.Sleep(d)
 	return busy
@@ -63,18 +64,20 @@ func (s livelyTable) Range(ctx context.Context, q storage.Query) (storage.Page, 
 	return s.Table.Range(ctx, q)
 }
 
-func (s livelyTable) Transact(ctx context.Context, partition string, ops []storage.Op) ([]storage.ETag, error) {
+func (s livelyTable) Transact(ctx context.Context, partition string,
+	ops []storage.Op) ([]storage.ETag, error) {
 	if s.takeTime() {
 		return nil, &storage.Error{Op: "transact", Kind: storage.Throttled, Index: -1}
 	}
 	return s.Table.Transact(ctx, partition, ops)
 }
 
-// postCrowd appends n messages, up to 100 at the same time. Each message has its own key, but the function "change" can
-// set another key.
+// postCrowd appends n messages, up to 100 at the same time. Each message has its own key, but the
+// function "change" can set another key.
 func (w *world) postCrowd(n int, change func(i int, m *weir.Message)) {
 	var all errgroup.Group
 	all.SetLimit(100)
+
 	for i := range n {
 		all.Go(func() error {
 			m := weir.Message{
@@ -83,17 +86,20 @@ func (w *world) postCrowd(n int, change func(i int, m *weir.Message)) {
 				ContentType: "application/xml",
 				Body:        fmt.Append(nil, "due ", i),
 			}
+
 			change(i, &m)
 			_, err := lanetest.AppendAndWake(w.t.Context(), w.lanes.Appender, m, "")
 			return err
 		})
 	}
+
 	if err := all.Wait(); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-// postSlowly appends n messages without a due time, one every 100 ms, and offers them to the Drainer.
+// postSlowly appends n messages without a due time, one every 100 ms, and offers them to the
+// Drainer.
 func (w *world) postSlowly(n int, p *process) {
 	w.lanes.Appender.OnFiled, w.lanes.Appender.OnWake = p.OfferAppended, p.WakeOffered
 	for i := range n {
@@ -113,6 +119,7 @@ func (w *world) measureLags() (lags []time.Duration) {
 			lags = append(lags, s.at.Sub(w.status(id).Message.AcceptedAt))
 		}
 	}
+
 	return lags
 }
 
@@ -122,7 +129,8 @@ func percentile(all []time.Duration, share float64) time.Duration {
 	return sorted[min(len(sorted)-1, int(share*float64(len(sorted))))]
 }
 
-// A lane sends up to 20 messages per second at their due times, even if storage has the latencies of a real account.
+// A lane sends up to 20 messages per second at their due times, even if storage has the latencies
+// of a real account.
 func TestDrainer_DueAtTheirMomentsOnLivelyStorage(t *testing.T) {
 	for _, perSecond := range []int{1, 10, 20} {
 		t.Run(fmt.Sprint(perSecond), func(t *testing.T) {
@@ -133,21 +141,26 @@ func TestDrainer_DueAtTheirMomentsOnLivelyStorage(t *testing.T) {
 				from, moments := time.Now().Add(10*time.Second), map[string]time.Time{}
 				for i := range perSecond * seconds {
 					body := fmt.Sprint(i)
-					moments[body] = from.Add(time.Duration(draw.Float64() * float64(seconds*time.Second))).
-						Truncate(time.Microsecond)
+					moments[body] =
+						from.Add(time.Duration(draw.Float64() * float64(seconds*time.Second))).
+							Truncate(time.Microsecond)
 					w.post(body, body, withDueTime(moments[body]))
 				}
+
 				w.start(withLivelyStorage(10 * time.Millisecond)).Wake(0)
 				w.waitUntilEmpty(5 * time.Minute)
 				var all []time.Duration
 				for _, late := range w.measureDelays(moments) {
 					all = append(all, late)
 				}
+
 				if len(all) != len(moments) {
 					t.Fatalf("%d were sent, want %d", len(all), len(moments))
 				}
+
 				t.Logf("%d a second: p50 %s, p95 %s, p99 %s, max %s late",
-					perSecond, percentile(all, 0.5), percentile(all, 0.95), percentile(all, 0.99), slices.Max(all))
+					perSecond, percentile(all, 0.5), percentile(all, 0.95), percentile(all, 0.99),
+					slices.Max(all))
 				if p99 := percentile(all, 0.99); p99 > 20*time.Millisecond {
 					t.Errorf("p99 is %s late, want 20ms at most", p99)
 				}
@@ -156,8 +169,8 @@ func TestDrainer_DueAtTheirMomentsOnLivelyStorage(t *testing.T) {
 	}
 }
 
-// If many messages become due at the same time, the first is sent at that time. The others are sent as fast as the CMS
-// takes them. A message without a due time still waits for a second at most.
+// If many messages become due at the same time, the first is sent at that time. The others are sent
+// as fast as the CMS takes them. A message without a due time still waits for a second at most.
 func TestDrainer_ManyDueAtOneMoment(t *testing.T) {
 	for _, n := range []int{200, 1000, 2000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -182,23 +195,31 @@ func TestDrainer_ManyDueAtOneMoment(t *testing.T) {
 							first = s.at
 						}
 					}
+
 					if crowd > 0 && last.IsZero() {
 						sent++
 					}
+
 					if crowd == n && last.IsZero() {
 						last = s.end
 					}
 				}
+
 				lag := slices.Max(w.measureLags())
 				pace := float64(sent) * float64(work) / float64(last.Sub(first))
 				t.Logf("%d due: the first %s late, %.3f of the CMS's pace, plain ones up to %s behind",
 					n, first.Sub(at), pace, lag)
+
 				if late := first.Sub(at); late < 0 || late > 20*time.Millisecond+work {
-					t.Errorf("the first was sent %s after the moment, want 0 to %v", late, 20*time.Millisecond+work)
+					t.Errorf("the first was sent %s after the moment, want 0 to %v", late,
+						20*time.Millisecond+work)
 				}
+
 				if pace < 0.95 {
-					t.Errorf("the CMS was given %.3f of what it could take, want at least 0.95", pace)
+					t.Errorf("the CMS was given %.3f of what it could take, want at least 0.95",
+						pace)
 				}
+
 				if lag > time.Second {
 					t.Errorf("a plain message waited %s, want 1s at most", lag)
 				}
@@ -209,16 +230,20 @@ func TestDrainer_ManyDueAtOneMoment(t *testing.T) {
 
 // Messages that became due while no process ran are sent as fast as the CMS takes them.
 func TestDrainer_ManyOverdue(t *testing.T) {
-	for name, apart := range map[string]time.Duration{"AtOneMoment": 0, "EachAtItsOwn": 300 * time.Millisecond} {
+	for name, apart := range map[string]time.Duration{"AtOneMoment": 0,
+		"EachAtItsOwn": 300 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
 				const n = 1000
 				at := time.Now().Add(time.Minute)
-				w.postCrowd(n, func(i int, m *weir.Message) { m.DueAt = at.Add(time.Duration(i) * apart) })
+				w.postCrowd(n,
+					func(i int, m *weir.Message) { m.DueAt = at.Add(time.Duration(i) * apart) })
+
 				for i := range 300 {
 					time.Sleep(6 * time.Second)
 					w.post(fmt.Sprint("between", i), "")
 				}
+
 				time.Sleep(time.Hour)
 				w.post("other", "urgent")
 				p := w.start(withLivelyStorage(12 * time.Millisecond))
@@ -227,8 +252,10 @@ func TestDrainer_ManyOverdue(t *testing.T) {
 				w.waitUntilEmpty(10 * time.Minute)
 				log := w.cms.listRequests()
 				if first := log[0].at.Sub(began); first > time.Second {
-					t.Errorf("the first was sent %s after the lane was looked at, want at most 1s", first)
+					t.Errorf("the first was sent %s after the lane was looked at, want at most 1s",
+						first)
 				}
+
 				most := time.Duration(len(log)) * 20 * time.Millisecond * 100 / 95
 				if took := log[len(log)-1].end.Sub(log[0].at); took > most {
 					t.Errorf("%d were sent in %s, want %s at most", len(log), took, most)
@@ -238,7 +265,8 @@ func TestDrainer_ManyOverdue(t *testing.T) {
 	}
 }
 
-// The lane keeps up with 300 due messages each second. One transaction for each message would take too long.
+// The lane keeps up with 300 due messages each second. One transaction for each message would take
+// too long.
 func TestDrainer_ManyDueEachSecond(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(answerAfter(time.Millisecond, 200))
@@ -247,20 +275,25 @@ func TestDrainer_ManyDueEachSecond(t *testing.T) {
 			m.Key = fmt.Sprint("schedule ", i%300)
 			m.DueAt = from.Add(time.Duration(i/300) * time.Second)
 		})
+
 		p := w.start(withLivelyStorage(8 * time.Millisecond))
 		p.Wake(0)
 		time.Sleep(8 * time.Second)
 		w.postSlowly(120, p)
 		w.waitUntilEmpty(time.Minute)
+
 		for _, s := range w.cms.listRequests() {
 			id, err := weir.ParseID(s.id)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if due := w.status(id).Message.DueAt; !due.IsZero() && s.at.Sub(due) > time.Second {
-				t.Fatalf("%s was sent %s after its due time, want at most 1s", s.body, s.at.Sub(due))
+				t.Fatalf("%s was sent %s after its due time, want at most 1s", s.body,
+					s.at.Sub(due))
 			}
 		}
+
 		if lag := slices.Max(w.measureLags()); lag > time.Second {
 			t.Errorf("a plain message waited %s, want 1s at most", lag)
 		}
@@ -284,16 +317,19 @@ func TestDrainer_MemoryOfDueMessages(t *testing.T) {
 			runtime.ReadMemStats(&m)
 			return int64(m.HeapAlloc)
 		}
+
 		before, grown, sent := alive(), int64(0), 0
 		cms := senderFunc(func(ctx context.Context, d weir.Delivery) weir.Result {
 			if len(d.Message.Body) != size {
 				t.Errorf("a body of %d bytes was sent, want %v", len(d.Message.Body), size)
 			}
+
 			if sent++; sent%50 == 1 {
 				grown = max(grown, alive()-before)
 			}
 			return answerAfter(20*time.Millisecond, 200)(ctx, d)
 		})
+
 		w.start(withLivelyStorage(12*time.Millisecond), func(c *drain.Config) { c.Sender = cms }).Wake(0)
 		w.waitUntilEmpty(5 * time.Minute)
 		t.Logf("%d of %d KiB: %d MiB", n, size>>10, grown>>20)
@@ -303,8 +339,8 @@ func TestDrainer_MemoryOfDueMessages(t *testing.T) {
 	})
 }
 
-// A message that becomes due waits only for the request that is under way. Messages that wait in the log are sent
-// later.
+// A message that becomes due waits only for the request that is under way. Messages that wait in
+// the log are sent later.
 func TestDrainer_DueMessageGoesNext(t *testing.T) {
 	for sent := range 4 {
 		t.Run(fmt.Sprint(sent), func(t *testing.T) {
@@ -319,10 +355,12 @@ func TestDrainer_DueMessageGoesNext(t *testing.T) {
 				for i := range sent + 4 {
 					w.post(fmt.Sprint("plain", i), fmt.Sprint("plain ", i))
 				}
+
 				w.waitUntilEmpty(time.Minute)
 				late := w.measureDelays(map[string]time.Time{"due": moment})["due"]
 				if late > request+10*time.Millisecond {
-					t.Errorf("sent %s after its moment; want at most one request later (%s)", late, request)
+					t.Errorf("sent %s after its moment; want at most one request later (%s)",
+						late, request)
 				}
 			})
 		})

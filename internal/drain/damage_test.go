@@ -16,7 +16,8 @@ import (
 	"weir/internal/weir"
 )
 
-// answerByKey rejects messages of the key "dead", fails for those of "failing", and takes all others.
+// answerByKey rejects messages of the key "dead", fails for those of "failing", and takes all
+// others.
 func answerByKey(_ context.Context, d weir.Delivery) weir.Result {
 	switch {
 	case strings.HasPrefix(d.Message.Key, "failing"):
@@ -37,6 +38,7 @@ func (w *world) fillWithAllKinds() {
 	for i := range 12 {
 		w.post(fmt.Sprint("packed", i), "x") // one packed row
 	}
+
 	w.post("dead", "1")
 	w.post("dead", "2")
 	w.post("failing", "1")
@@ -50,15 +52,20 @@ func (w *world) fillWithAllKinds() {
 	w.post("open", "2")
 }
 
-// rowsOfLane returns the rows of the lane, except its control rows and messages that are like others.
+// rowsOfLane returns the rows of the lane, except its control rows and messages that are like
+// others.
 func (w *world) rowsOfLane() []storage.Row {
 	w.t.Helper()
-	page, err := w.account.Table().Range(w.t.Context(), storage.Query{Partition: w.store.Partition(0), From: "A"})
+	page, err := w.account.Table().Range(w.t.Context(),
+		storage.Query{Partition: w.store.Partition(0), From: "A"})
 	if err != nil || page.More {
 		w.t.Fatalf("got more rows: %v (%v), want one page", page.More, err)
 	}
+
 	return slices.DeleteFunc(page.Rows, func(r storage.Row) bool {
-		return strings.HasPrefix(r.Key, "m_") && strings.HasPrefix(r.Values["Key"].(string), "packed1") // like packed0
+		// like packed0
+		return strings.HasPrefix(r.Key, "m_") &&
+			strings.HasPrefix(r.Values["Key"].(string), "packed1")
 	})
 }
 
@@ -68,13 +75,16 @@ type damage struct {
 	ops  []storage.Op
 }
 
-// damagesOf returns the damages of a row: other keys, and for each column no value or a value of another kind.
+// damagesOf returns the damages of a row: other keys, and for each column no value or a value of
+// another kind.
 func damagesOf(r storage.Row) (all []damage) {
 	prefix, _, _ := strings.Cut(r.Key, "_")
 	for _, key := range []string{prefix + "_junk", r.Key + "junk", r.Key[:len(r.Key)-1] + "-"} {
-		all = append(all, damage{r.Key + " is " + key, []storage.Op{{Kind: storage.Delete, Key: r.Key},
-			{Kind: storage.Insert, Key: key, Values: r.Values}}})
+		all = append(all, damage{r.Key + " is " + key,
+			[]storage.Op{{Kind: storage.Delete, Key: r.Key},
+				{Kind: storage.Insert, Key: key, Values: r.Values}}})
 	}
+
 	for _, column := range slices.Sorted(maps.Keys(r.Values)) {
 		for _, value := range []any{nil, []byte("{junk"), int64(-7)} {
 			values := maps.Clone(r.Values)
@@ -85,10 +95,12 @@ func damagesOf(r storage.Row) (all []damage) {
 				[]storage.Op{{Kind: storage.Replace, Key: r.Key, Values: values}}})
 		}
 	}
+
 	return all
 }
 
-// listDamages returns all damages of the lane that fillWithAllKinds fills. The lane has the same rows each time.
+// listDamages returns all damages of the lane that fillWithAllKinds fills. The lane has the same
+// rows each time.
 func listDamages(t *testing.T) (all []damage) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -99,17 +111,19 @@ func listDamages(t *testing.T) (all []damage) {
 			kinds[r.Key[:2]] = true
 			all = append(all, damagesOf(r)...)
 		}
+
 		for _, kind := range []string{"b_", "d_", "k_", "l_", "m_", "r_", "s_", "x_"} {
 			if !kinds[kind] {
 				t.Errorf("the lane has the kinds %v, want %s among them", kinds, kind)
 			}
 		}
 	})
+
 	return all
 }
 
-// One row of the lane is damaged. Messages of other keys are delivered nevertheless. But if the damage took a row of
-// the log away, the lane stands still, and its error names the message.
+// One row of the lane is damaged. Messages of other keys are delivered nevertheless. But if the
+// damage took a row of the log away, the lane stands still, and its error names the message.
 func TestDamagedRow_StopsNoOtherKey(t *testing.T) {
 	for number, one := range listDamages(t) {
 		t.Run(one.name, func(t *testing.T) {
@@ -119,6 +133,7 @@ func TestDamagedRow_StopsNoOtherKey(t *testing.T) {
 				for _, r := range w.rowsOfLane() {
 					same = append(same, damagesOf(r)...)
 				}
+
 				w.transact(same[number].ops...)
 
 				damages := &lane.Damages{}
@@ -126,14 +141,19 @@ func TestDamagedRow_StopsNoOtherKey(t *testing.T) {
 				p.Wake(0)
 				time.Sleep(time.Minute) // retries are due meanwhile
 				w.post("good", "1")
-				for end := time.Now().Add(2 * time.Minute); len(w.listDelivered("good")) == 0; time.Sleep(time.Second) {
+
+				for end := time.Now().Add(2 * time.Minute); len(w.listDelivered("good")) ==
+					0; time.Sleep(time.Second) {
 					if strings.Contains(w.control().Tail.LastError, "of the log has no row") {
 						return
 					}
+
 					if time.Now().After(end) {
-						t.Fatalf("the message of another key is not delivered; the lane's error is %q",
+						t.Fatalf(
+							"the message of another key is not delivered; the lane's error is %q",
 							w.control().Tail.LastError)
 					}
+
 					p.Wake(0)
 				}
 			})
@@ -141,26 +161,31 @@ func TestDamagedRow_StopsNoOtherKey(t *testing.T) {
 	}
 }
 
-// The row of an accepted message is gone. The lane stands still, and its error names the message: a holder passes over
-// no accepted message. A row with a final stage in its place ends that.
+// The row of an accepted message is gone. The lane stands still, and its error names the message: a
+// holder passes over no accepted message. A row with a final stage in its place ends that.
 func TestMissingRow_StopsTheLaneAndIsNamed(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		for i := range 5 {
 			w.post(fmt.Sprint("k", i), "x")
 		}
+
 		row := "m_" + lane.OrderPos(3)
 		w.transact(storage.Op{Kind: storage.Delete, Key: row})
 		p := w.start()
 		p.Wake(0)
 		time.Sleep(time.Minute)
-		if got := w.control().Tail.LastError; !strings.Contains(got, "message 3 of the log has no row") {
+
+		if got := w.control().Tail.LastError; !strings.Contains(got,
+			"message 3 of the log has no row") {
 			t.Errorf("the lane's error is %q, want it to name message 3", got)
 		}
+
 		if n := len(w.cms.listRequests()); n != 2 {
 			t.Errorf("the CMS has got %d messages, want the two before the gap", n)
 		}
 
-		w.transact(storage.Op{Kind: storage.Insert, Key: row, Values: map[string]any{"Stage": "cancelled"}})
+		w.transact(storage.Op{Kind: storage.Insert, Key: row,
+			Values: map[string]any{"Stage": "cancelled"}})
 		w.expectDelivered(p, "k4", time.Minute)
 	})
 }

@@ -17,13 +17,16 @@ func (w *world) postDead(p *process, bodies ...string) (ids []weir.ID) {
 	for _, body := range bodies {
 		ids = append(ids, w.post("a", body))
 	}
+
 	p.Wake(0)
 	w.waitUntilIdle()
+
 	for _, id := range ids {
 		if got := w.status(id).Stage; got != weir.Dead {
 			w.t.Fatalf("got stage %s, want dead", got)
 		}
 	}
+
 	return ids
 }
 
@@ -55,15 +58,19 @@ func TestDiscard_StaysInTheBooksAsDiscarded(t *testing.T) {
 		w.waitUntilIdle()
 		w.discard(ids[0], "and again")
 		st := w.status(ids[0])
-		if st.Stage != weir.Discarded || st.DiscardReason != "the page is gone" || !st.DiedAt.Equal(diedAt) ||
-			st.FinishedAt.Before(diedAt.Add(time.Minute)) || st.LastError == "" || len(st.Attempts) != 1 {
+		if st.Stage != weir.Discarded || st.DiscardReason != "the page is gone" ||
+			!st.DiedAt.Equal(diedAt) ||
+			st.FinishedAt.Before(diedAt.Add(time.Minute)) || st.LastError == "" ||
+			len(st.Attempts) != 1 {
 			t.Errorf("got %+v, want the message discarded for the first reason, with its death at %s and its attempt",
 				st, diedAt)
 		}
+
 		w.expectCounts(lane.Counts{Dead: 1, Discarded: 1}, ids...)
 		if got := w.rowKeys("x_"); len(got) != 1 {
 			t.Errorf("got %v in the list of dead messages, want one", got)
 		}
+
 		_, err := w.store.Requests().Replay(t.Context(), ids[0], lane.ReplayOptions{Force: true})
 		w.expectConflict(err, "only a dead message can be replayed, and this one is discarded")
 		_, err = w.store.Requests().Cancel(t.Context(), ids[0])
@@ -94,7 +101,8 @@ func TestDiscard_IsRefused(t *testing.T) {
 		w.expectConflict(err, "a request to discard the message is waiting")
 		unknown := good
 		unknown.Seq = 1000
-		if _, err := w.store.Requests().Discard(t.Context(), unknown, ""); weir.KindOf(err) != weir.NotFound {
+		if _, err := w.store.Requests().Discard(t.Context(), unknown, ""); weir.KindOf(err) !=
+			weir.NotFound {
 			t.Errorf("got %v for an unknown message, want not found", err)
 		}
 	})
@@ -103,7 +111,8 @@ func TestDiscard_IsRefused(t *testing.T) {
 func rowOf(id weir.ID) string { return "m_" + lane.OrderPos(id.Seq) }
 
 func TestStore_DiscardMany(t *testing.T) {
-	faults := map[string]storagetest.FaultKind{"AnswerLost": storagetest.FailAfter, "NotDone": storagetest.FailBefore}
+	faults := map[string]storagetest.FaultKind{"AnswerLost": storagetest.FailAfter,
+		"NotDone": storagetest.FailBefore}
 	for name, kind := range faults {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
@@ -115,6 +124,7 @@ func TestStore_DiscardMany(t *testing.T) {
 				for i := range 120 {
 					bodies = append(bodies, string(rune('A'+i)))
 				}
+
 				w.answerByBody(bodies...)
 				p := w.start(func(c *drain.Config) { c.Attempts = 1 })
 				ids := w.postDead(p, bodies...)
@@ -122,16 +132,22 @@ func TestStore_DiscardMany(t *testing.T) {
 				for _, id := range ids {
 					seqs = append([]int64{id.Seq}, seqs...)
 				}
+
 				entries, _, err := broken.ReadMany(t.Context(), 0, seqs)
 				if err != nil {
 					t.Fatal(err)
 				}
-				faults.Once(func(c storagetest.Call) bool { return c.Op == "Transact" && len(c.Ops) > 10 },
-					storagetest.Fault{Kind: kind})
+
+				faults.Once(func(c storagetest.Call) bool {
+					return c.Op == "Transact" &&
+						len(c.Ops) > 10
+				}, storagetest.Fault{Kind: kind})
+
 				got, err := broken.Requests().DiscardMany(t.Context(), 0, entries, "")
 				if want := (lane.BulkCounts{Asked: 119, TooLate: 1}); err != nil || got != want {
 					t.Errorf("got %+v, %v, want %+v", got, err, want)
 				}
+
 				p.Wake(0)
 				w.waitUntilIdle()
 				w.expectCounts(lane.Counts{Dead: 1, Discarded: 119}, ids...)
@@ -140,8 +156,8 @@ func TestStore_DiscardMany(t *testing.T) {
 	}
 }
 
-// While a discard waits for the holder, the message is not erased: the holder would write the reason of the discard into
-// the erased message. A discard of an erased message leaves no reason.
+// While a discard waits for the holder, the message is not erased: the holder would write the
+// reason of the discard into the erased message. A discard of an erased message leaves no reason.
 func TestDiscard_BringsNoReasonIntoAnErasedMessage(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.answerByBody("bad", "worse")
@@ -158,8 +174,10 @@ func TestDiscard_BringsNoReasonIntoAnErasedMessage(t *testing.T) {
 		next.Wake(0)
 		w.waitUntilIdle()
 		w.erase(ids[0])
+
 		for _, id := range ids {
-			if st := w.status(id); st.Stage != weir.Discarded || st.ErasedAt.IsZero() || st.DiscardReason != "" {
+			if st := w.status(id); st.Stage != weir.Discarded || st.ErasedAt.IsZero() ||
+				st.DiscardReason != "" {
 				t.Errorf("got %s with the reason %q, erased at %s; want it discarded and erased, without the reason",
 					st.Stage, st.DiscardReason, st.ErasedAt)
 			}

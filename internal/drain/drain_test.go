@@ -21,10 +21,11 @@ import (
 const (
 	// leaseLength and settleTime are settings of the processes under test.
 	leaseLength, settleTime = 15 * time.Second, 2 * time.Second
-	// allowedSkew is the allowed difference between the clocks of two processes. The settle time that a holder writes
-	// into tail includes allowedSkew.
+	// allowedSkew is the allowed difference between the clocks of two processes. The settle time
+	// that a holder writes into tail includes allowedSkew.
 	allowedSkew = 2 * time.Second
-	// noticeWithin is the longest time in which a process that watches a lane notices that the lease is free.
+	// noticeWithin is the longest time in which a process that watches a lane notices that the
+	// lease is free.
 	noticeWithin = 2 * time.Second
 	// claimLength is the time after which a claim is no longer valid.
 	claimLength = 15 * time.Second
@@ -64,8 +65,9 @@ func (c *fakeCMS) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	r.StartedAt, r.Duration = at, time.Since(at)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.log = append(c.log, sent{d.Message.ID.String(), d.Message.Key, string(d.Message.Body), d.Fence, d.Attempt,
-		at, time.Now(), r})
+	c.log = append(c.log, sent{d.Message.ID.String(), d.Message.Key, string(d.Message.Body),
+		d.Fence, d.Attempt, at, time.Now(), r})
+
 	return r
 }
 
@@ -81,7 +83,8 @@ func (c *fakeCMS) listRequests() []sent {
 	return append([]sent(nil), c.log...)
 }
 
-// answerAfter returns a function that answers with the status after d, unless the request is cut off before.
+// answerAfter returns a function that answers with the status after d, unless the request is cut
+// off before.
 func answerAfter(d time.Duration, status int) func(context.Context, weir.Delivery) weir.Result {
 	return func(ctx context.Context, _ weir.Delivery) weir.Result {
 		select {
@@ -103,6 +106,7 @@ func newAnswer(status int) weir.Result {
 	case status >= 400:
 		o = weir.OutcomeRejected
 	}
+
 	return weir.Result{
 		Outcome: o,
 		Status:  status,
@@ -117,7 +121,8 @@ func simulate(t *testing.T, f func(t *testing.T, w *world)) {
 	lanetest.Simulate(t, func(t *testing.T) { f(t, newWorld(t)) })
 }
 
-// simulateAlone is simulate for a test that measures the memory of the process: no other test runs at the same time.
+// simulateAlone is simulate for a test that measures the memory of the process: no other test runs
+// at the same time.
 func simulateAlone(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { f(t, newWorld(t)) })
@@ -153,8 +158,10 @@ func (c *ticketCounter) EnqueueNow(ctx context.Context, lane int) error {
 		c.mu.Unlock()
 		return errors.New("the queue is away")
 	}
+
 	c.now++
 	c.mu.Unlock()
+
 	return c.Enqueue(ctx, lane)
 }
 
@@ -198,27 +205,35 @@ func (s *gatedSender) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	s.mu.Lock()
 	dead := s.dead
 	s.mu.Unlock()
+
 	if dead {
 		<-ctx.Done()
 		return weir.Result{Outcome: weir.OutcomeNone}
 	}
+
 	return s.Sender.Send(ctx, d)
 }
 
 func (w *world) start(change ...func(*drain.Config)) *process {
-	p := &process{faults: storagetest.NewFaults(), ticketCounter: &ticketCounter{}, sender: &gatedSender{Sender: w.cms}}
+	p := &process{faults: storagetest.NewFaults(), ticketCounter: &ticketCounter{},
+		sender: &gatedSender{Sender: w.cms}}
 	store := *w.store
 	store.Table = p.faults.Table(w.account.Table())
 	cfg := drain.Config{
-		Store: &store, Leases: p.faults.Leases(w.account.Leases()), Sender: p.sender, Tickets: p.ticketCounter,
-		Lease: leaseLength, Settle: settleTime, Attempts: 5,
-		Backoff: drain.Backoff{Min: time.Second, Max: time.Minute}, Now: lanetest.PreemptedNow, Log: lanetest.Quiet,
+		Store: &store, Leases: p.faults.Leases(w.account.Leases()), Sender: p.sender,
+		Tickets: p.ticketCounter,
+		Lease:   leaseLength, Settle: settleTime, Attempts: 5,
+		Backoff: drain.Backoff{Min: time.Second, Max: time.Minute}, Now: lanetest.PreemptedNow,
+		Log: lanetest.Quiet,
 	}
+
 	for _, f := range change {
 		f(&cfg)
 	}
+
 	p.Drainer, p.Permit = drain.New(cfg), cfg.Permit
 	w.t.Cleanup(func() { p.close(w.t) })
+
 	return p
 }
 
@@ -253,8 +268,8 @@ func (w *world) control() lane.Control {
 	return w.lanes.Control(0)
 }
 
-// waitUntilEmpty waits, in virtual time, until the lane has no waiting messages. Looks become rarer if
-// that takes long, because each one reads the lane's rows.
+// waitUntilEmpty waits, in virtual time, until the lane has no waiting messages. Looks become rarer
+// if that takes long, because each one reads the lane's rows.
 func (w *world) waitUntilEmpty(limit time.Duration) lane.Control {
 	w.t.Helper()
 	began := time.Now()
@@ -266,11 +281,12 @@ func (w *world) waitUntilEmpty(limit time.Duration) lane.Control {
 	}
 
 	w.t.Fatalf("after %s got %+v, want no message waiting", limit, w.control())
+
 	return lane.Control{}
 }
 
-// listDelivered returns the bodies of the key's messages that the CMS took, in the order of the requests. A body that
-// was delivered twice is listed twice.
+// listDelivered returns the bodies of the key's messages that the CMS took, in the order of the
+// requests. A body that was delivered twice is listed twice.
 func (w *world) listDelivered(key string) []string {
 	var out []string
 	for _, s := range w.cms.listRequests() {
@@ -288,8 +304,8 @@ func (w *world) checkNoOverlap() {
 	for i, a := range log {
 		for _, b := range log[i+1:] {
 			if a.at.Before(b.end) && b.at.Before(a.end) {
-				w.t.Errorf("requests overlap: %s %s–%s and %s %s–%s, want one at a time", a.body, a.at, a.end,
-					b.body, b.at, b.end)
+				w.t.Errorf("requests overlap: %s %s–%s and %s %s–%s, want one at a time", a.body,
+					a.at, a.end, b.body, b.at, b.end)
 			}
 		}
 	}

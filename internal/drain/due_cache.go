@@ -12,18 +12,19 @@ import (
 	"weir/internal/weir"
 )
 
-// dueCacheMax bounds the due times that a holder has in memory. It is the size of one answer of storage. The holder
-// reads later due times shortly before they come.
+// dueCacheMax bounds the due times that a holder has in memory. It is the size of one answer of
+// storage. The holder reads later due times shortly before they come.
 const dueCacheMax = 1000
 
-// dueCache has the earliest due times of the lane, or only a time before which no message becomes due. It is a copy of
-// the rows of scheduled messages (s_). The copy can still have a message that was cancelled or rescheduled. Storage
-// then refuses the move of that message.
+// dueCache has the earliest due times of the lane, or only a time before which no message becomes
+// due. It is a copy of the rows of scheduled messages (s_). The copy can still have a message that
+// was cancelled or rescheduled. Storage then refuses the move of that message.
 type dueCache struct {
 	times    []lane.DueTime // in order
 	isLoaded bool           // "times" has the earliest due times; otherwise they have to be read
 	hasMore  bool           // storage has due times after the last one of "times"
-	nextAt   time.Time      // messages that are not in "times" become due at nextAt or later; zero = there are none
+	// messages that are not in "times" become due at nextAt or later; zero = there are none
+	nextAt time.Time
 
 	progress map[lane.DueTime]moveProgress // a missing entry = moveNotBegun
 
@@ -37,8 +38,9 @@ type moveProgress int
 
 const (
 	moveNotBegun moveProgress = iota
-	moveBegun                 // the message is being read, or was read and waits for the decision of its position
-	moveDecided               // its position is decided, and the committer has not answered
+	// the message is being read, or was read and waits for the decision of its position
+	moveBegun
+	moveDecided // its position is decided, and the committer has not answered
 )
 
 // duePage is the answer of one read of due times.
@@ -56,8 +58,8 @@ func (c *dueCache) nextDueAt() time.Time {
 	return c.nextAt
 }
 
-// firstUndecidedAt returns the earliest time at which a message without a decided position can become due. It returns
-// false if there is no such message.
+// firstUndecidedAt returns the earliest time at which a message without a decided position can
+// become due. It returns false if there is no such message.
 func (c *dueCache) firstUndecidedAt() (time.Time, bool) {
 	if c.isLoaded {
 		for _, d := range c.times {
@@ -66,6 +68,7 @@ func (c *dueCache) firstUndecidedAt() (time.Time, bool) {
 			}
 		}
 	}
+
 	return c.nextAt, !c.nextAt.IsZero()
 }
 
@@ -93,41 +96,51 @@ func (c *dueCache) addDue(d lane.DueTime) {
 	if c.reading != nil {
 		c.added = append(c.added, d)
 	}
+
 	if !c.isLoaded {
 		if c.nextAt.IsZero() || d.At.Before(c.nextAt) {
 			c.nextAt = d.At
 		}
 		return
 	}
+
 	i, found := slices.BinarySearchFunc(c.times, d, compareDueTimes)
 	if found || (i == len(c.times) && c.hasMore) {
 		return
 	}
+
 	c.times = slices.Insert(c.times, i, d)
 	if len(c.times) > dueCacheMax {
 		c.times, c.hasMore = c.times[:dueCacheMax], true
 	}
+
 	c.updateHorizon()
 }
 
 // beginLoad is called when a read of the earliest due times begins.
-func (c *dueCache) beginLoad(answer chan duePage) { c.reading, c.added, c.removed = answer, nil, nil }
+func (c *dueCache) beginLoad(answer chan duePage) {
+	c.reading, c.added, c.removed = answer, nil, nil
+}
 
-// replaceWith takes over the earliest due times from a read. It adds the due times that were added since the read
-// began, and leaves out those that were removed.
+// replaceWith takes over the earliest due times from a read. It adds the due times that were added
+// since the read began, and leaves out those that were removed.
 func (c *dueCache) replaceWith(p duePage) {
 	added, removed := c.added, c.removed
 	c.reading, c.added, c.removed = nil, nil, nil
 	horizon := c.nextDueAt() // used if storage cuts the answer off before its first row
 	if len(p.dues) > 0 {
-		horizon = p.dues[len(p.dues)-1].At // before DeleteFunc, which clears the last elements of p.dues
+		// before DeleteFunc, which clears the last elements of p.dues
+		horizon = p.dues[len(p.dues)-1].At
 	}
-	c.times = slices.DeleteFunc(p.dues, func(d lane.DueTime) bool { return slices.Contains(removed, d) })
+
+	c.times = slices.DeleteFunc(p.dues,
+		func(d lane.DueTime) bool { return slices.Contains(removed, d) })
 	c.isLoaded, c.hasMore = true, p.more
 	c.updateHorizon()
 	if len(c.times) == 0 && c.hasMore {
 		c.isLoaded, c.hasMore, c.nextAt = false, false, horizon
 	}
+
 	for _, d := range added {
 		if !slices.Contains(removed, d) {
 			c.addDue(d)
@@ -135,7 +148,8 @@ func (c *dueCache) replaceWith(p duePage) {
 	}
 }
 
-// updateHorizon sets nextAt to the last due time of "times" if storage has later ones, and to zero otherwise.
+// updateHorizon sets nextAt to the last due time of "times" if storage has later ones, and to zero
+// otherwise.
 func (c *dueCache) updateHorizon() {
 	c.nextAt = time.Time{}
 	if c.hasMore && len(c.times) > 0 {
@@ -143,8 +157,8 @@ func (c *dueCache) updateHorizon() {
 	}
 }
 
-// invalidateAt requests another read, because a message was cancelled or rescheduled. It ignores a read that is under
-// way, because that read may have begun before the change.
+// invalidateAt requests another read, because a message was cancelled or rescheduled. It ignores a
+// read that is under way, because that read may have begun before the change.
 func (c *dueCache) invalidateAt(now time.Time) {
 	c.times, c.isLoaded, c.hasMore, c.nextAt = nil, false, false, now
 	c.reading, c.added, c.removed = nil, nil, nil
@@ -155,10 +169,13 @@ func (c *dueCache) removeDues(gone ...lane.DueTime) {
 	for _, d := range gone {
 		delete(c.progress, d)
 	}
+
 	if c.reading != nil {
 		c.removed = append(c.removed, gone...)
 	}
-	c.times = slices.DeleteFunc(c.times, func(d lane.DueTime) bool { return slices.Contains(gone, d) })
+
+	c.times = slices.DeleteFunc(c.times,
+		func(d lane.DueTime) bool { return slices.Contains(gone, d) })
 	if len(c.times) == 0 && c.hasMore {
 		c.isLoaded, c.hasMore = false, false
 	}
@@ -171,14 +188,16 @@ func compareDueTimes(a, b lane.DueTime) int {
 	return int(a.Seq - b.Seq)
 }
 
-// maxPrefetchedBody is the size, in bytes, of the largest body that is fetched before its message is due or retried.
+// maxPrefetchedBody is the size, in bytes, of the largest body that is fetched before its message
+// is due or retried.
 const maxPrefetchedBody = 256 << 10
 
 // dueRead is the result of one read of due messages.
 type dueRead struct {
 	control lane.Control
 	askedAt time.Time
-	low     int64 // when the read began, all sent messages had lower sequence numbers; 0 = not known
+	// when the read began, all sent messages had lower sequence numbers; 0 = not known
+	low     int64
 	entries []readyMessage
 	gone    []lane.DueTime // due times of messages that were cancelled or rescheduled
 	took    time.Duration  // duration of the read, without the search for positions
@@ -199,22 +218,26 @@ func readDue(ctx context.Context, scope laneScope, positions *duePositions, dues
 	return p
 }
 
-// readMessages reads the lane's control rows, and the messages that still have the given due times. It also
-// fetches the messages' bodies, except large bodies and bodies for which there is no room.
-func (p *dueRead) readMessages(ctx context.Context, scope laneScope, dues []lane.DueTime, room *memoryRoom) error {
+// readMessages reads the lane's control rows, and the messages that still have the given due times.
+// It also fetches the messages' bodies, except large bodies and bodies for which there is no room.
+func (p *dueRead) readMessages(ctx context.Context, scope laneScope, dues []lane.DueTime,
+	room *memoryRoom) error {
 	var found map[int64]*lane.Entry
 	group, reading := errgroup.WithContext(ctx)
 	group.Go(panics.Guard(func() (err error) {
 		p.control, err = scope.store.ReadControl(reading, scope.lane)
 		return err
 	}))
+
 	group.Go(panics.Guard(func() (err error) {
 		found, err = scope.store.DeliveryState().ReadDueMessages(reading, scope.lane, dues)
 		return err
 	}))
+
 	if err := group.Wait(); err != nil {
 		return err
 	}
+
 	group, reading = errgroup.WithContext(ctx)
 	for _, d := range dues {
 		e := found[d.Seq]
@@ -222,16 +245,21 @@ func (p *dueRead) readMessages(ctx context.Context, scope laneScope, dues []lane
 			p.gone = append(p.gone, d)
 			continue
 		}
+
 		p.entries = append(p.entries, readyMessage{due: d, entry: e})
+
 		if e.Message.Size > maxPrefetchedBody || !room.takeBody(e) {
 			e.DropBody()
 			continue
 		}
+
 		group.Go(panics.Guard(func() error { fetchBody(reading, scope.store, e); return nil }))
 	}
+
 	return group.Wait()
 }
 
-// fetchBody fetches the body of a message before its attempt. It ignores errors, because the attempt reads the body
-// again, and one body that storage does not return must not hold up other messages.
+// fetchBody fetches the body of a message before its attempt. It ignores errors, because the
+// attempt reads the body again, and one body that storage does not return must not hold up other
+// messages.
 func fetchBody(ctx context.Context, store *lane.Store, e *lane.Entry) { _ = store.LoadBody(ctx, e) }

@@ -7,9 +7,9 @@ import (
 	"weir/internal/lane"
 )
 
-// Storage can cut an answer off at any row. If all messages of that answer were moved during the read, the holder knows
-// no later due time. The holder must still know when to read again. Otherwise the later messages would stay scheduled
-// for ever.
+// Storage can cut an answer off at any row. If all messages of that answer were moved during the
+// read, the holder knows no later due time. The holder must still know when to read again.
+// Otherwise the later messages would stay scheduled for ever.
 func TestDueCache_KeepsATimeToReadTheRest(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2030, 1, 31, 8, 0, 0, 0, time.UTC)
@@ -27,7 +27,8 @@ func TestDueCache_KeepsATimeToReadTheRest(t *testing.T) {
 		"answer without a row, with known times": {
 			known: []lane.DueTime{first, second}, page: duePage{more: true}, want: first.At,
 		},
-		"nothing is left": {removed: []lane.DueTime{first}, page: duePage{dues: []lane.DueTime{first}}},
+		"nothing is left": {removed: []lane.DueTime{first},
+			page: duePage{dues: []lane.DueTime{first}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -35,9 +36,11 @@ func TestDueCache_KeepsATimeToReadTheRest(t *testing.T) {
 			if test.known != nil {
 				c.replaceWith(duePage{dues: test.known})
 			}
+
 			c.beginLoad(make(chan duePage))
 			c.removeDues(test.removed...)
 			c.replaceWith(test.page)
+
 			if got := c.nextDueAt(); !got.Equal(test.want) || (test.page.more && c.isLoaded) {
 				t.Errorf("got %s as the next due time (loaded: %t), want %s, to be read again if there are more", got,
 					c.isLoaded, test.want)

@@ -11,44 +11,51 @@ import (
 	"weir/internal/panics"
 )
 
-// When a scheduled message becomes due, the holder moves it into its key's queue (lane.Change.Release). due_position.go
-// describes the position of the message in the queue. The holder writes the move before it sends the message, so that
-// the next holder finds the same order after a crash. Storage takes some time for the move. So the move begins a little
-// before the due time (due_position.go), and the message is sent on time.
+// When a scheduled message becomes due, the holder moves it into its key's queue
+// (lane.Change.Release). due_position.go describes the position of the message in the queue. The
+// holder writes the move before it sends the message, so that the next holder finds the same order
+// after a crash. Storage takes some time for the move. So the move begins a little before the due
+// time (due_position.go), and the message is sent on time.
 //
 // Moves go on while other messages are sent:
 //
 //   - Goroutines read the messages.
-//   - The session decides the positions of these messages, between two requests to the CMS or during one.
+//   - The session decides the positions of these messages, between two requests to the CMS or
+//     during one.
 //   - The committer writes the moves, in the order of all changes.
 //
-// From the decision until the committer's answer the key is shut: no other message of the key is sent, moved, or parked
-// (taken from the log into the queue). So a refused move can be undone.
+// From the decision until the committer's answer the key is shut: no other message of the key is
+// sent, moved, or parked (taken from the log into the queue). So a refused move can be undone.
 
 const (
-	// maxMoves is the largest number of messages that are moved in one transaction. Each message takes four operations
-	// of the transaction. The other operations are left for deliveries.
+	// maxMoves is the largest number of messages that are moved in one transaction. Each message
+	// takes four operations of the transaction. The other operations are left for deliveries.
 	maxMoves = 20
-	// maxDueReads and maxMoveWrites bound how many reads and writes of moves are under way at a time. While a read is
-	// under way, another read begins only if it can read maxMoves messages at once.
+	// maxDueReads and maxMoveWrites bound how many reads and writes of moves are under way at a
+	// time. While a read is under way, another read begins only if it can read maxMoves messages at
+	// once.
 	maxDueReads, maxMoveWrites = 3, 2
-	// If maxReady messages have been read and wait for the decision of their positions, no further read begins.
+	// If maxReady messages have been read and wait for the decision of their positions, no further
+	// read begins.
 	maxReady = 4 * maxMoves
 )
 
 // dueMover moves due messages into their keys' queues.
 type dueMover struct {
 	laneScope
-	journal      *journal
-	keys         *keyStates
-	cache        dueCache
-	lead         *leadTime
-	positions    *duePositions
-	moves        moves
-	isSealed     bool                          // the number of lanes changes: scheduled messages stay scheduled
-	sendingKey   string                        // hash of the key whose message is being sent; "" = none
-	applyControl func(lane.Control, time.Time) // takes control rows, and the time at which their read began
-	notify       func()                        // wakes the session; safe for concurrent use
+	journal   *journal
+	keys      *keyStates
+	cache     dueCache
+	lead      *leadTime
+	positions *duePositions
+	moves     moves
+	// the number of lanes changes: scheduled messages stay scheduled
+	isSealed bool
+	// hash of the key whose message is being sent; "" = none
+	sendingKey string
+	// takes control rows, and the time at which their read began
+	applyControl func(lane.Control, time.Time)
+	notify       func() // wakes the session; safe for concurrent use
 }
 
 // moves has the scheduled messages on their way into their keys' queues.
@@ -57,16 +64,19 @@ type moves struct {
 	ready   []readyMessage  // messages that were read, and whose positions are not decided
 	writing []*moveWrite    // moves that were decided, and that the committer has not answered
 	shut    map[string]bool // hashes of the keys of messages in "writing"
-	waiting map[string]bool // hashes of the keys whose first held message waits for the move of another message
-	answers int             // number of calls of recordAnswer
-	err     error           // the first error of a read: it ends the session; nil = none
+	// hashes of the keys whose first held message waits for the move of another message
+	waiting map[string]bool
+	answers int   // number of calls of recordAnswer
+	err     error // the first error of a read: it ends the session; nil = none
 }
 
 // readyMessage is a scheduled message that was read for its move.
 type readyMessage struct {
-	due    lane.DueTime
-	entry  *lane.Entry
-	logPos int64 // sequence number of the first log message that goes after this one; buildMove can use a higher number
+	due   lane.DueTime
+	entry *lane.Entry
+	// sequence number of the first log message that goes after this one; buildMove can use a higher
+	// number
+	logPos int64
 }
 
 // moveWrite is a move of several messages, which the committer has to write.
@@ -83,27 +93,29 @@ type moveResult struct {
 	err error
 }
 
-// advance does all steps of moves that are possible without waiting. After a failed read each call returns the error of
-// that read.
+// advance does all steps of moves that are possible without waiting. After a failed read each call
+// returns the error of that read.
 func (m *dueMover) advance(ctx context.Context) error {
 	m.takeDueTimes()
 	m.takeRead()
 	m.takeWritten()
+
 	if m.moves.err == nil {
 		m.decideMoves()
 		m.startReads(ctx)
 	}
+
 	return m.moves.err
 }
 
-// isShut reports whether a key is shut: its messages must not be sent or parked now, because a message of the key is
-// being moved, or because another message may have to be moved first.
+// isShut reports whether a key is shut: its messages must not be sent or parked now, because a
+// message of the key is being moved, or because another message may have to be moved first.
 func (m *dueMover) isShut(keyHash string) bool {
 	return m.moves.shut[keyHash] || m.moves.waiting[keyHash]
 }
 
-// waitForMove shuts a key until the next recordAnswer, because the first held message of the key waits for the move of
-// another message.
+// waitForMove shuts a key until the next recordAnswer, because the first held message of the key
+// waits for the move of another message.
 func (m *dueMover) waitForMove(keyHash string) {
 	if m.moves.waiting == nil {
 		m.moves.waiting = map[string]bool{}
@@ -116,8 +128,8 @@ func (m *dueMover) isUnderWay() bool {
 	return len(m.moves.reading)+len(m.moves.ready)+len(m.moves.writing) > 0
 }
 
-// recordAnswer is called after each answer of a read or of the committer. It ends the effect of waitForMove, and
-// updates mv.shut.
+// recordAnswer is called after each answer of a read or of the committer. It ends the effect of
+// waitForMove, and updates mv.shut.
 func (mv *moves) recordAnswer() {
 	mv.answers++
 	clear(mv.waiting)
@@ -129,9 +141,10 @@ func (mv *moves) recordAnswer() {
 	}
 }
 
-// awaitsMove reports whether message e must wait for the move of another message. The other message is scheduled, and
-// its position is not decided. The holder knows the due time of the other message, but not its key. So the other
-// message may have the same key as e. Message e waits in these cases:
+// awaitsMove reports whether message e must wait for the move of another message. The other message
+// is scheduled, and its position is not decided. The holder knows the due time of the other
+// message, but not its key. So the other message may have the same key as e. Message e waits in
+// these cases:
 //
 //   - e has a due time, and the other message is due earlier.
 //   - e has no due time, and the other message was due when e was accepted.
@@ -139,6 +152,7 @@ func (m *dueMover) awaitsMove(e *lane.Entry) bool {
 	if m.isSealed {
 		return false
 	}
+
 	due, any := m.cache.firstUndecidedAt()
 	if !any {
 		return false
@@ -146,9 +160,11 @@ func (m *dueMover) awaitsMove(e *lane.Entry) bool {
 	if !m.cache.isLoaded {
 		return m.canBegin() // the due times have to be read first
 	}
+
 	if at := e.Message.DueAt; !at.IsZero() {
 		return due.Before(at)
 	}
+
 	return !due.After(e.Message.AcceptedAt)
 }
 
@@ -162,24 +178,30 @@ func (m *dueMover) takeRead() {
 			if mv.err = cmp.Or(mv.err, p.err); p.err != nil {
 				continue
 			}
+
 			m.lead.addMeasurement(m.now(), p.took, 0)
 			m.positions.limitSent(p.control)
 			m.applyControl(p.control, p.askedAt)
 			m.cache.removeDues(p.gone...)
+
 			if m.positions.isOutdated(&p) {
-				m.cache.markProgress(moveNotBegun, dueTimesOf(p.entries)...) // another read may find lower positions
+				// another read may find lower positions
+				m.cache.markProgress(moveNotBegun, dueTimesOf(p.entries)...)
 			} else {
 				mv.ready = append(mv.ready, p.entries...)
 			}
+
 			mv.recordAnswer()
+
 		default:
 			return
 		}
 	}
 }
 
-// takeWritten takes over the committer's answers to moves. If one message of a move was cancelled or rescheduled,
-// storage refuses the whole move. The mover then repeats the move without that message.
+// takeWritten takes over the committer's answers to moves. If one message of a move was cancelled
+// or rescheduled, storage refuses the whole move. The mover then repeats the move without that
+// message.
 func (m *dueMover) takeWritten() {
 	mv, hasAnswer := &m.moves, false
 	mv.writing = slices.DeleteFunc(mv.writing, func(w *moveWrite) bool {
@@ -187,46 +209,56 @@ func (m *dueMover) takeWritten() {
 		case a := <-w.answer:
 			hasAnswer = true
 			m.lead.addMeasurement(m.now(), 0, a.at.Sub(w.beganAt))
+
 			if gone, refused := lane.NoLongerDue(a.err); refused {
 				w.undo()
 				m.cache.removeDues(gone)
-				again := slices.DeleteFunc(w.entries, func(p readyMessage) bool { return p.due == gone })
+				again := slices.DeleteFunc(w.entries,
+					func(p readyMessage) bool { return p.due == gone })
 				m.cache.markProgress(moveBegun, dueTimesOf(again)...)
 				mv.ready = append(again, mv.ready...)
 			} else {
 				m.cache.removeDues(dueTimesOf(w.entries)...)
 			}
+
 			return true
+
 		default:
 			return false
 		}
 	})
+
 	if hasAnswer {
 		mv.recordAnswer()
 	}
 }
 
-// finishWrites waits until all changes are committed, and takes over the committer's answers to moves.
+// finishWrites waits until all changes are committed, and takes over the committer's answers to
+// moves.
 func (m *dueMover) finishWrites(ctx context.Context) error {
 	err := m.journal.waitBelow(ctx, 1)
 	m.takeWritten()
 	return err
 }
 
-// decideMoves decides the positions of messages that were read, and hands their moves to the committer.
+// decideMoves decides the positions of messages that were read, and hands their moves to the
+// committer.
 func (m *dueMover) decideMoves() {
 	for len(m.moves.writing) < maxMoveWrites && !m.isSealed {
 		group := m.pickReady()
 		if len(group) == 0 {
 			return
 		}
+
 		ch, undo := m.buildMove(group)
 		m.cache.markProgress(moveDecided, dueTimesOf(group)...)
-		w := &moveWrite{entries: group, beganAt: m.now(), undo: undo, answer: make(chan moveResult, 1)}
+		w := &moveWrite{entries: group, beganAt: m.now(), undo: undo,
+			answer: make(chan moveResult, 1)}
 		m.moves.writing = append(m.moves.writing, w)
 		for _, p := range group {
 			m.moves.shut[p.entry.KeyHash()] = true
 		}
+
 		m.journal.addMove(ch, func(err error) {
 			w.answer <- moveResult{m.now(), err}
 			m.notify()
@@ -234,12 +266,13 @@ func (m *dueMover) decideMoves() {
 	}
 }
 
-// pickReady takes out up to maxMoves ready messages whose positions may be decided. It leaves all messages of a key
-// that has a message being moved or sent.
+// pickReady takes out up to maxMoves ready messages whose positions may be decided. It leaves all
+// messages of a key that has a message being moved or sent.
 func (m *dueMover) pickReady() (group []readyMessage) {
 	if len(m.moves.ready) == 0 {
 		return nil
 	}
+
 	shut := maps.Clone(m.moves.shut)
 	shut[m.sendingKey] = true
 	m.moves.ready = slices.DeleteFunc(m.moves.ready, func(p readyMessage) bool {
@@ -248,13 +281,16 @@ func (m *dueMover) pickReady() (group []readyMessage) {
 			shut[key] = true
 			return false
 		}
+
 		group = append(group, p)
 		return true
 	})
+
 	return group
 }
 
-// buildMove builds the change of a move, and applies the move to the blocks in memory. undo restores these blocks.
+// buildMove builds the change of a move, and applies the move to the blocks in memory. undo
+// restores these blocks.
 func (m *dueMover) buildMove(group []readyMessage) (ch *lane.Change, undo func()) {
 	ch = &lane.Change{}
 	before := map[string]*keyState{}
@@ -266,17 +302,21 @@ func (m *dueMover) buildMove(group []readyMessage) (ch *lane.Change, undo func()
 		if _, saved := before[id]; !saved {
 			before[id] = k
 		}
+
 		ch.Release(e, logPos, &m.keys.lastReleasedAt)
 		k = k.join(e, logPos, &room)
 		m.keys.byID[id] = k
 		if e.Message.Skip {
-			// The contract has onFailure: skip. So retries of the message delay no other message, but later messages of
-			// its key wait for its first attempt.
+			// The contract has onFailure: skip. So retries of the message delay no other message,
+			// but later messages of its key wait for its first attempt.
 			k.releaseSingle(logPos, m.keys.lastReleasedAt, m.keys.lastParkedAt())
 		}
+
 		ch.SaveBlock(k.KeyBlock)
 	}
+
 	m.journal.saveProgress(ch)
+
 	return ch, func() {
 		for id, k := range before {
 			if k == nil {
@@ -299,25 +339,29 @@ func (m *dueMover) nextMoveAt() time.Time {
 	if m.isSealed {
 		return time.Time{}
 	}
+
 	if !m.cache.isLoaded {
 		if m.cache.nextAt.IsZero() {
 			return time.Time{}
 		}
-		return m.cache.nextAt.Add(-leadMax - m.lead.current()) // early enough to learn how many messages are due
+		// early enough to learn how many messages are due
+		return m.cache.nextAt.Add(-leadMax - m.lead.current())
 	}
+
 	var at time.Time
 	m.eachTurn(func(due, begin time.Time) {
 		if at.IsZero() || begin.Before(at) {
 			at = begin
 		}
 	})
+
 	return at
 }
 
-// eachTurn divides the messages whose moves have not begun into turns. The messages of one turn, maxMoves at most, are
-// moved together. eachTurn calls f with the due time of the first message of each turn, and with the time at which the
-// move of the turn is to begin. A later turn gets a longer lead before its due time, because it waits for the
-// moves of earlier turns.
+// eachTurn divides the messages whose moves have not begun into turns. The messages of one turn,
+// maxMoves at most, are moved together. eachTurn calls f with the due time of the first message of
+// each turn, and with the time at which the move of the turn is to begin. A later turn gets a
+// longer lead before its due time, because it waits for the moves of earlier turns.
 func (m *dueMover) eachTurn(f func(due, begin time.Time)) {
 	lead := m.lead.current()
 	wait := m.cache.notBegun()
@@ -334,15 +378,19 @@ func (m *dueMover) startReads(ctx context.Context) {
 			m.readDueTimes(ctx)
 			return
 		}
+
 		dues := m.pickTurn()
 		n := len(m.moves.reading)
 		if n > 0 && (n >= maxDueReads || len(dues) < maxMoves) || len(m.moves.ready) >= maxReady {
 			break
 		}
+
 		m.cache.markProgress(moveBegun, dues...)
 		m.startRead(ctx, dues)
 	}
-	if c := &m.cache; c.hasMore && len(c.notBegun()) < dueCacheMax/4 && c.nextAt.Before(m.now().Add(leadMax)) {
+
+	if c := &m.cache; c.hasMore && len(c.notBegun()) < dueCacheMax/4 &&
+		c.nextAt.Before(m.now().Add(leadMax)) {
 		m.readDueTimes(ctx)
 	}
 }
@@ -358,14 +406,15 @@ func (m *dueMover) startRead(ctx context.Context, dues []lane.DueTime) {
 			read = readDue(ctx, m.laneScope, m.positions, dues, low, &room)
 			return read.err
 		})
+
 		read.err = err
 		answer <- read
 		m.notify()
 	}()
 }
 
-// pickTurn returns the due times of the messages to move now, maxMoves at most. It also takes messages whose moves
-// could begin a little later, because they can share the transaction.
+// pickTurn returns the due times of the messages to move now, maxMoves at most. It also takes
+// messages whose moves could begin a little later, because they can share the transaction.
 func (m *dueMover) pickTurn() (dues []lane.DueTime) {
 	now := m.now()
 	by := now.Add(min(m.lead.current()*3/2, leadMax))
@@ -374,6 +423,7 @@ func (m *dueMover) pickTurn() (dues []lane.DueTime) {
 			by = due
 		}
 	})
+
 	for _, d := range m.cache.notBegun() {
 		if len(dues) == maxMoves || d.At.After(by) {
 			break
@@ -382,6 +432,7 @@ func (m *dueMover) pickTurn() (dues []lane.DueTime) {
 			dues = append(dues, d)
 		}
 	}
+
 	return dues
 }
 
@@ -390,20 +441,24 @@ func (m *dueMover) readDueTimes(ctx context.Context) {
 	if m.cache.reading != nil {
 		return
 	}
+
 	answer := make(chan duePage, 1)
 	m.cache.beginLoad(answer)
 	go func() {
 		var page duePage
 		page.err = panics.Catch(func() (err error) {
-			page.dues, page.more, err = m.store.DeliveryState().ReadDueTimes(ctx, m.lane, dueCacheMax)
+			page.dues, page.more, err = m.store.DeliveryState().ReadDueTimes(ctx, m.lane,
+				dueCacheMax)
 			return err
 		})
+
 		answer <- page
 		m.notify()
 	}()
 }
 
-// invalidateDueTimes requests another read of the due times, because a message was cancelled or rescheduled.
+// invalidateDueTimes requests another read of the due times, because a message was cancelled or
+// rescheduled.
 func (m *dueMover) invalidateDueTimes() { m.cache.invalidateAt(m.now()) }
 
 // takeDueTimes takes over the due times that were read.
@@ -418,9 +473,9 @@ func (m *dueMover) takeDueTimes() {
 	}
 }
 
-// nextDueAt returns the earliest time at which a scheduled message can become due; zero = no message becomes due. In a
-// sealed lane no message becomes due. The lane's scheduled messages are delivered in the next epoch, or in this lane if
-// the seal is removed.
+// nextDueAt returns the earliest time at which a scheduled message can become due; zero = no
+// message becomes due. In a sealed lane no message becomes due. The lane's scheduled messages are
+// delivered in the next epoch, or in this lane if the seal is removed.
 func (m *dueMover) nextDueAt() time.Time {
 	if m.isSealed {
 		return time.Time{}
@@ -428,9 +483,9 @@ func (m *dueMover) nextDueAt() time.Time {
 	return m.cache.nextDueAt()
 }
 
-// nextReadAt returns when the session has to begin the next read for a move. It returns zero if no move is known. It
-// also returns zero if an earlier read or write has to end first, because the end of that read or write wakes the
-// session.
+// nextReadAt returns when the session has to begin the next read for a move. It returns zero if no
+// move is known. It also returns zero if an earlier read or write has to end first, because the end
+// of that read or write wakes the session.
 func (m *dueMover) nextReadAt() time.Time {
 	isBusy := len(m.moves.reading) > 0 || len(m.moves.ready) >= maxReady
 	if isBusy || !m.cache.isLoaded && m.cache.reading != nil {
@@ -439,8 +494,8 @@ func (m *dueMover) nextReadAt() time.Time {
 	return m.nextMoveAt()
 }
 
-// hasToReadFirst reports whether due times have to be read before the next message is chosen, because a due message may
-// have to be sent first.
+// hasToReadFirst reports whether due times have to be read before the next message is chosen,
+// because a due message may have to be sent first.
 func (m *dueMover) hasToReadFirst() bool { return !m.cache.isLoaded && m.canBegin() }
 
 // earlierOf returns the earlier of two times; zero = never.

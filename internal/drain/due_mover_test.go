@@ -8,11 +8,13 @@ import (
 	"weir/internal/lane"
 )
 
-// newTestMover returns a dueMover whose cache has the given due times, and whose committer commits nothing.
+// newTestMover returns a dueMover whose cache has the given due times, and whose committer commits
+// nothing.
 func newTestMover(dues ...lane.DueTime) *dueMover {
 	now := func() time.Time { return noon }
 	scope := laneScope{now: now, observer: noObserver{}}
-	m := &dueMover{laneScope: scope, journal: newTestJournal(), keys: newKeyStates(now, Backoff{}), lead: &leadTime{},
+	m := &dueMover{laneScope: scope, journal: newTestJournal(), keys: newKeyStates(now, Backoff{}),
+		lead:      &leadTime{},
 		positions: &duePositions{laneScope: scope, sentBelow: 5}, notify: func() {}}
 	m.cache.replaceWith(duePage{dues: dues})
 	return m
@@ -48,8 +50,9 @@ func TestDueMover_AwaitsMove(t *testing.T) {
 	}
 }
 
-// From the decision of a move until the committer has answered, isShut returns true for the keys of the moved messages.
-// If storage refuses the move, the mover calls the function "undo", which restores the blocks in memory.
+// From the decision of a move until the committer has answered, isShut returns true for the keys of
+// the moved messages. If storage refuses the move, the mover calls the function "undo", which
+// restores the blocks in memory.
 func TestDueMover_ShutsKeysUntilTheAnswer(t *testing.T) {
 	t.Parallel()
 	first, second := newScheduledEntry(1, "a", noon), newScheduledEntry(2, "b", noon)
@@ -58,22 +61,28 @@ func TestDueMover_ShutsKeysUntilTheAnswer(t *testing.T) {
 	for _, e := range []*lane.Entry{first, second} {
 		m.moves.ready = append(m.moves.ready, readyMessage{due: e.DueTime(), entry: e, logPos: 5})
 	}
+
 	m.decideMoves()
+
 	if !m.isShut(first.KeyHash()) || !m.isShut(second.KeyHash()) || len(m.keys.byID) != 2 {
-		t.Fatalf("after the decision: %d blocks, shut %v; want 2, and both keys shut", len(m.keys.byID), m.moves.shut)
+		t.Fatalf("after the decision: %d blocks, shut %v; want 2, and both keys shut",
+			len(m.keys.byID), m.moves.shut)
 	}
+
 	undo := m.moves.writing[0].undo
 	undo()
 	if len(m.keys.byID) != 0 {
 		t.Errorf("after undo: got %d blocks, want none", len(m.keys.byID))
 	}
+
 	m.moves.writing[0].answer <- moveResult{at: noon}
 	if err := m.advance(newEndedContext()); err != nil {
 		t.Fatalf("got error %v, want none", err)
 	}
+
 	if m.isShut(first.KeyHash()) || m.isUnderWay() || len(m.cache.times) != 0 {
-		t.Errorf("after the answer: shut %v, under way %v, due %v; want none", m.moves.shut, m.isUnderWay(),
-			m.cache.times)
+		t.Errorf("after the answer: shut %v, under way %v, due %v; want none", m.moves.shut,
+			m.isUnderWay(), m.cache.times)
 	}
 }
 
@@ -94,16 +103,19 @@ func TestDueMover_LeavesTheKeyThatIsSent(t *testing.T) {
 	for _, e := range []*lane.Entry{first, second, other} {
 		m.moves.ready = append(m.moves.ready, readyMessage{due: e.DueTime(), entry: e, logPos: 5})
 	}
+
 	batch := m.pickReady()
 	if len(batch) != 1 || batch[0].entry != other || len(m.moves.ready) != 2 {
-		t.Errorf("got %d picked and %d left, want message 3 picked and 2 left", len(batch), len(m.moves.ready))
+		t.Errorf("got %d picked and %d left, want message 3 picked and 2 left", len(batch),
+			len(m.moves.ready))
 	}
 }
 
-// The holder has sent only messages whose sequence numbers are lower than sentBelow. If sentBelow is not known when a
-// read of due messages begins, each message that is read gets a position at the end of the log. If sentBelow becomes
-// known during the read, and is lower than the end of the log, the messages are read again. Otherwise an overdue
-// message could get a position after newer messages of its key, although those messages were not sent yet.
+// The holder has sent only messages whose sequence numbers are lower than sentBelow. If sentBelow
+// is not known when a read of due messages begins, each message that is read gets a position at the
+// end of the log. If sentBelow becomes known during the read, and is lower than the end of the log,
+// the messages are read again. Otherwise an overdue message could get a position after newer
+// messages of its key, although those messages were not sent yet.
 func TestDueMover_FindsPositionsAgainIfALimitBecomesKnown(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -130,7 +142,9 @@ func TestDueMover_FindsPositionsAgainIfALimitBecomesKnown(t *testing.T) {
 				entries: []readyMessage{{due: e.DueTime(), entry: e, logPos: 14}}}
 			m.moves.reading = append(m.moves.reading, answer)
 			m.takeRead()
-			if isReady, progress := len(m.moves.ready) == 1, m.cache.progress[e.DueTime()]; isReady != c.isReady ||
+
+			if isReady, progress := len(m.moves.ready) ==
+				1, m.cache.progress[e.DueTime()]; isReady != c.isReady ||
 				(progress == moveNotBegun) == c.isReady {
 				t.Errorf("got ready %v and progress %d, want ready %v, and a new read unless it is ready", isReady,
 					progress, c.isReady)

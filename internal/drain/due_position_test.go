@@ -9,8 +9,9 @@ import (
 	"weir/internal/drain"
 )
 
-// A message becomes due while no process can send messages. Afterwards the key's messages are sent in this order: the
-// messages that were accepted before the due time, the due message, and the messages that were accepted later.
+// A message becomes due while no process can send messages. Afterwards the key's messages are sent
+// in this order: the messages that were accepted before the due time, the due message, and the
+// messages that were accepted later.
 func TestDuePosition_OfOverdueMessages(t *testing.T) {
 	unavailable := func(w *world) { w.cms.setAnswer(answerAfter(time.Millisecond, 503)) }
 	for name, c := range map[string]struct {
@@ -39,12 +40,14 @@ func TestDuePosition_OfOverdueMessages(t *testing.T) {
 						w.post("b", "of b, "+body)
 					}
 				}
+
 				file("1")
 				var p *process
 				if name != "NoProcess" {
 					p = w.start(c.other...)
 					p.Wake(0)
 				}
+
 				c.stops(w)
 				known := time.Now().Add(10 * time.Minute)
 				w.post("a", "due, known before", withDueTime(known))
@@ -58,13 +61,16 @@ func TestDuePosition_OfOverdueMessages(t *testing.T) {
 				if p == nil {
 					p = w.start()
 				}
+
 				c.goes(w, p)
 				p.Wake(0)
 				w.waitUntilEmpty(3 * time.Hour)
-				if got := w.listDelivered("a"); fmt.Sprint(got) != "[1 2 due, known before 3 4 5 6 7 due, filed "+
-					"meanwhile 8 9]" {
-					t.Errorf("delivered %q, want %v", got, "[1 2 due, known before 3 4 5 6 7 due, filed "+
-						"meanwhile 8 9]")
+
+				if got := w.listDelivered("a"); fmt.Sprint(got) !=
+					"[1 2 due, known before 3 4 5 6 7 due, filed "+
+						"meanwhile 8 9]" {
+					t.Errorf("delivered %q, want %v", got,
+						"[1 2 due, known before 3 4 5 6 7 due, filed "+"meanwhile 8 9]")
 				}
 			})
 		})
@@ -78,8 +84,8 @@ func (c closedUntil) At(t time.Time) (bool, string, time.Time) {
 	return t.Before(time.Time(c)), "test", time.Time(c)
 }
 
-// A scheduled message is sent before messages of its key that were accepted after its due time, even if the holder
-// still works on a backlog of another key.
+// A scheduled message is sent before messages of its key that were accepted after its due time,
+// even if the holder still works on a backlog of another key.
 func TestDuePosition_BehindABacklog(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(answerAfter(time.Second, 200))
@@ -88,6 +94,7 @@ func TestDuePosition_BehindABacklog(t *testing.T) {
 		for i := range 600 {
 			w.post("b", fmt.Sprint("b", i))
 		}
+
 		w.post("a", "due", withDueTime(time.Now().Add(10*time.Second)))
 		time.Sleep(time.Minute)
 		w.post("a", "newer")
@@ -99,8 +106,8 @@ func TestDuePosition_BehindABacklog(t *testing.T) {
 	})
 }
 
-// The first process starts long after the due time, and finds the scheduled message only when it reads the log. It
-// still sends the scheduled message before later messages of the key.
+// The first process starts long after the due time, and finds the scheduled message only when it
+// reads the log. It still sends the scheduled message before later messages of the key.
 func TestDuePosition_KnownFromTheLogAlone(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.post("a", "due", withDueTime(time.Now().Add(time.Minute)))
@@ -114,8 +121,9 @@ func TestDuePosition_KnownFromTheLogAlone(t *testing.T) {
 	})
 }
 
-// After a crash the next holder does not know which messages of the log were sent, so it treats all of them as sent.
-// It therefore sends the due message last, although the other message of the key was accepted after the due time.
+// After a crash the next holder does not know which messages of the log were sent, so it treats all
+// of them as sent. It therefore sends the due message last, although the other message of the key
+// was accepted after the due time.
 func TestDuePosition_BehindRequestsOfADeadHolder(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.start()
@@ -135,8 +143,9 @@ func TestDuePosition_BehindRequestsOfADeadHolder(t *testing.T) {
 	})
 }
 
-// A key is paused, and its messages are held. A due message of the key is sent after the held messages that were
-// accepted before its due time, and before the held messages that were accepted later.
+// A key is paused, and its messages are held. A due message of the key is sent after the held
+// messages that were accepted before its due time, and before the held messages that were accepted
+// later.
 func TestDuePosition_AmongParkedMessages(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.start()
@@ -158,11 +167,12 @@ func TestDuePosition_AmongParkedMessages(t *testing.T) {
 	})
 }
 
-// Two messages of a key are scheduled. First the holder gives a position to the message with the later due time. Only
-// then does the holder read the message with the earlier due time. The message with the earlier due
-// time is still sent first.
+// Two messages of a key are scheduled. First the holder gives a position to the message with the
+// later due time. Only then does the holder read the message with the earlier due time. The message
+// with the earlier due time is still sent first.
 func TestDuePosition_BeforeMovedMessages(t *testing.T) {
-	for key, want := range map[string]string{"a": "[due newer known before]", "c": "[due known before]"} {
+	for key, want := range map[string]string{"a": "[due newer known before]",
+		"c": "[due known before]"} {
 		t.Run(key, func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
 				w.cms.setAnswer(answerAfter(500*time.Millisecond, 200))
@@ -170,11 +180,15 @@ func TestDuePosition_BeforeMovedMessages(t *testing.T) {
 				w.post("c", "the first", withDueTime(time.Now().Add(time.Second)))
 				w.post("a", "known before", withDueTime(time.Now().Add(time.Minute)))
 				p.Wake(0)
-				time.Sleep(2 * time.Second) // the holder has read the due times of these two messages
+
+				// the holder has read the due times of these two messages
+				time.Sleep(2 * time.Second)
 				for i := range 400 {
 					w.post("b", fmt.Sprint("b", i))
 				}
-				// The holder reads this message only after the message "known before" has got its position.
+
+				// The holder reads this message only after the message "known before" has got its
+				// position.
 				w.post("a", "due", withDueTime(time.Now().Add(20*time.Second)))
 				p.Wake(0)
 				time.Sleep(30 * time.Second)
@@ -188,8 +202,8 @@ func TestDuePosition_BeforeMovedMessages(t *testing.T) {
 	}
 }
 
-// A key is paused, and a newer message of the key is held. An overdue message of the key is sent before the newer
-// message, although both messages have onFailure: skip.
+// A key is paused, and a newer message of the key is held. An overdue message of the key is sent
+// before the newer message, although both messages have onFailure: skip.
 func TestDuePosition_WithSkippedFailures(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.start()
@@ -203,6 +217,7 @@ func TestDuePosition_WithSkippedFailures(t *testing.T) {
 		if _, err := w.store.Requests().Reschedule(t.Context(), due, time.Now().Add(-15*time.Second), ""); err != nil {
 			t.Fatal(err)
 		}
+
 		p.Wake(0)
 		time.Sleep(10 * time.Second)
 		w.resume(p, "a")
@@ -213,8 +228,9 @@ func TestDuePosition_WithSkippedFailures(t *testing.T) {
 	})
 }
 
-// While the CMS refuses messages, the lane pauses, and the holder puts the messages off to the end of the pause. With
-// onFailure: skip the messages of a key still keep their order, also those that become due during the pause.
+// While the CMS refuses messages, the lane pauses, and the holder puts the messages off to the end
+// of the pause. With onFailure: skip the messages of a key still keep their order, also those that
+// become due during the pause.
 func TestDuePosition_WhileTheCMSRefuses(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(answerAfter(20*time.Millisecond, 403))
@@ -222,18 +238,23 @@ func TestDuePosition_WhileTheCMSRefuses(t *testing.T) {
 		want := []string{"first"}
 		for i := range 60 {
 			want = append(want, fmt.Sprint(i))
-			w.post("a", want[i+1], withSkip, withDueTime(time.Now().Add(time.Duration(i+1)*700*time.Millisecond)))
+			w.post("a", want[i+1], withSkip,
+				withDueTime(time.Now().Add(time.Duration(i+1)*700*time.Millisecond)))
 		}
+
 		p := w.start(withDefaultBackoff)
 		for range 60 {
 			p.Wake(0)
 			time.Sleep(10 * time.Second)
 		}
+
 		w.cms.setAnswer(answerAfter(20*time.Millisecond, 200))
+
 		for range 60 {
 			p.Wake(0)
 			time.Sleep(10 * time.Second)
 		}
+
 		if got := w.listDelivered("a"); !slices.Equal(got, want) {
 			t.Errorf("delivered %q, want %q", got, want)
 		}

@@ -14,9 +14,9 @@ import (
 
 func withDueTime(at time.Time) func(*weir.Message) { return func(m *weir.Message) { m.DueAt = at } }
 
-// measureDelays returns the delay of each message: the time from its due time to its first attempt. The parameter
-// moments has the due times. Both maps have the bodies of the messages as keys. A message that was sent before its due
-// time fails the test.
+// measureDelays returns the delay of each message: the time from its due time to its first attempt.
+// The parameter moments has the due times. Both maps have the bodies of the messages as keys. A
+// message that was sent before its due time fails the test.
 func (w *world) measureDelays(moments map[string]time.Time) map[string]time.Duration {
 	w.t.Helper()
 	out := map[string]time.Duration{}
@@ -28,6 +28,7 @@ func (w *world) measureDelays(moments map[string]time.Time) map[string]time.Dura
 			}
 		}
 	}
+
 	return out
 }
 
@@ -40,10 +41,12 @@ func TestDrainer_Due(t *testing.T) {
 				w.cms.setAnswer(answerAfter(time.Millisecond, 200))
 				skip := func(m *weir.Message) { m.Skip = true }
 				w.post("a", "due", skip, withDueTime(time.Now().Add(time.Second)))
+
 				for range turns {
 					time.Sleep(100 * time.Millisecond)
 					w.post("b", "turn")
 				}
+
 				time.Sleep(time.Duration(980-100*turns) * time.Millisecond)
 				w.cms.setAnswer(answerAfter(time.Second, 200))
 				w.post("b", "slow") // the CMS answers only after the due time
@@ -63,24 +66,28 @@ func TestDrainer_Due_AtItsMomentAndNeverEarly(t *testing.T) {
 		p := w.start()
 		moments := map[string]time.Time{}
 		const farAhead = 40 * 24 * time.Hour
-		for i, d := range []time.Duration{time.Second, 1500 * time.Millisecond, 10 * time.Second, time.Hour,
-			farAhead, farAhead + 5*time.Second} {
+		for i, d := range []time.Duration{time.Second, 1500 * time.Millisecond,
+			10 * time.Second, time.Hour, farAhead, farAhead + 5*time.Second} {
 			body := fmt.Sprint(i)
 			moments[body] = time.Now().Add(d)
 			id := w.post(body, body, withDueTime(moments[body]))
-			if st := w.status(id); st.Stage != weir.Scheduled || !st.Message.DueAt.Equal(moments[body]) {
-				t.Errorf("filed as %s for %s, want Stage scheduled and DueAt %v", st.Stage, st.Message.DueAt,
-					moments[body])
+			if st := w.status(id); st.Stage != weir.Scheduled ||
+				!st.Message.DueAt.Equal(moments[body]) {
+				t.Errorf("filed as %s for %s, want Stage scheduled and DueAt %v", st.Stage,
+					st.Message.DueAt, moments[body])
 			}
 		}
+
 		p.Wake(0)
 		time.Sleep(40 * 24 * time.Hour)
 		c := w.waitUntilEmpty(time.Minute)
+
 		for body, late := range w.measureDelays(moments) {
 			if late > time.Millisecond {
 				t.Errorf("%s was %s late, want at most 1ms", body, late)
 			}
 		}
+
 		if n := len(w.cms.listRequests()); n != 6 || c.Tail.Counts.Delivered != 6 {
 			t.Errorf("%d requests, %+v, want 6 and Delivered 6", n, c.Tail)
 		}
@@ -112,13 +119,17 @@ func TestDrainer_Due_TakesItsPlaceInItsKeyAtItsDueTime(t *testing.T) {
 		for i := range 10 { // the CMS works on these messages until after the due time
 			w.post("b", fmt.Sprint("b", i))
 		}
+
 		w.post("a", "before")
 		time.Sleep(400 * time.Millisecond)
 		w.post("a", "after")
 		w.waitUntilEmpty(time.Minute)
-		if got := w.listDelivered("a"); !slices.Equal(got, []string{"first", "before", "due", "after"}) {
+
+		if got := w.listDelivered("a"); !slices.Equal(got,
+			[]string{"first", "before", "due", "after"}) {
 			t.Errorf("delivered %v, want [first before due after]", got)
 		}
+
 		w.measureDelays(map[string]time.Time{"due": at})
 	})
 }
@@ -131,6 +142,7 @@ func TestDrainer_Due_BehindARetryOfItsKey(t *testing.T) {
 			}
 			return answerAfter(time.Millisecond, 200)(ctx, d)
 		})
+
 		p := w.start(func(c *drain.Config) { c.Rand = func() float64 { return 1 } })
 		w.lanes.Appender.OnFiled, w.lanes.Appender.OnWake = p.OfferAppended, p.WakeOffered
 		w.post("a", "fails")
@@ -138,7 +150,9 @@ func TestDrainer_Due_BehindARetryOfItsKey(t *testing.T) {
 		w.post("a", "third", withDueTime(time.Now().Add(1500*time.Millisecond)))
 		w.post("a", "log")
 		w.waitUntilEmpty(time.Minute)
-		if got := w.listDelivered("a"); !slices.Equal(got, []string{"fails", "log", "second", "third"}) {
+
+		if got := w.listDelivered("a"); !slices.Equal(got,
+			[]string{"fails", "log", "second", "third"}) {
 			t.Errorf("delivered %v, want [fails log second third]", got)
 		}
 	})
@@ -148,12 +162,15 @@ func TestDrainer_Due_FailsBeforeOneThatIsDue(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(func(ctx context.Context, d weir.Delivery) weir.Result {
 			if string(d.Message.Body) == "fails" && d.Attempt == 1 {
-				return answerAfter(300*time.Millisecond, 500)(ctx, d) // the CMS answers after the due time of "due"
+				// the CMS answers after the due time of "due"
+				return answerAfter(300*time.Millisecond, 500)(ctx, d)
 			}
 			return answerAfter(time.Millisecond, 200)(ctx, d)
 		})
-		// Both messages are appended before a process looks at the lane. If the message "fails" were appended after the
-		// due message has got its position, the due message would be sent first.
+
+		// Both messages are appended before a process looks at the lane. If the message "fails"
+		// were appended after the due message has got its position, the due message would be sent
+		// first.
 		w.post("a", "due", withDueTime(time.Now().Add(200*time.Millisecond)))
 		w.post("a", "fails")
 		w.start().Wake(0)
@@ -174,6 +191,7 @@ func TestDrainer_Due_ManyAtOneMoment(t *testing.T) {
 			w.post("a", body, withDueTime(at))
 			want = append(want, body)
 		}
+
 		w.start().Wake(0)
 		w.waitUntilEmpty(time.Minute)
 		if got := w.listDelivered("a"); !slices.Equal(got, want) {
@@ -190,6 +208,7 @@ func TestDrainer_Due_ANewerVersionFallsDueBehindARetry(t *testing.T) {
 			}
 			return answerAfter(100*time.Millisecond, 200)(ctx, d)
 		})
+
 		p := w.start(func(c *drain.Config) { c.Backoff.Steps = []time.Duration{2 * time.Second} })
 		w.postVersion("a", "8")
 		w.postVersion("a", "9", withDueTime(time.Now().Add(1500*time.Millisecond)))
@@ -198,6 +217,7 @@ func TestDrainer_Due_ANewerVersionFallsDueBehindARetry(t *testing.T) {
 		for i := range 100 { // the holder has not read all of them when the retry begins
 			w.post(fmt.Sprint("b", i), "")
 		}
+
 		old := w.postVersion("a", "5")
 		p.Wake(0)
 		w.waitUntilEmpty(time.Minute)
@@ -217,8 +237,11 @@ func TestDrainer_Due_TheHolderDiesWithTheLogUnread(t *testing.T) {
 		for i := range 100 { // the holder has not read all of them at the due time
 			w.post(fmt.Sprint("b", i), "")
 		}
+
 		w.post("a", "before")
-		time.Sleep(time.Second) // the due message has its position, and waits for the message "before"
+
+		// the due message has its position, and waits for the message "before"
+		time.Sleep(time.Second)
 		first.kill()
 		w.post("a", "after")
 		w.start().Wake(0)
@@ -243,11 +266,13 @@ func TestDrainer_Due_TheHolderDiedLongBefore(t *testing.T) {
 			second.Wake(0) // as the sweep does
 			time.Sleep(time.Minute)
 		}
+
 		for body, late := range w.measureDelays(map[string]time.Time{"due": at}) {
 			if late > time.Millisecond {
 				t.Errorf("%s was %s late, want at most 1ms", body, late)
 			}
 		}
+
 		w.waitUntilEmpty(time.Minute)
 	})
 }
@@ -263,10 +288,13 @@ func TestDrainer_Due_TheHolderDiesOverANewerVersionWithTheLogUnread(t *testing.T
 			}
 			return answerAfter(20*time.Millisecond, 200)(ctx, d)
 		})
+
 		version := func(v string) func(*weir.Message) {
 			return func(m *weir.Message) { m.Supersede, m.Version = true, v }
 		}
-		steps := func(c *drain.Config) { c.Backoff.Steps = []time.Duration{1200 * time.Millisecond} }
+		steps := func(c *drain.Config) {
+			c.Backoff.Steps = []time.Duration{1200 * time.Millisecond}
+		}
 		first := w.start(steps)
 		w.lanes.Appender.OnFiled, w.lanes.Appender.OnWake = first.OfferAppended, first.WakeOffered
 		w.post("a", "v1", version("1"))
@@ -275,6 +303,7 @@ func TestDrainer_Due_TheHolderDiesOverANewerVersionWithTheLogUnread(t *testing.T
 		for i := range 200 {
 			w.post(fmt.Sprint("b", i), "")
 		}
+
 		time.Sleep(time.Second) // the CMS works on version 3
 		first.kill()
 		w.lanes.Appender.OnFiled = nil
@@ -286,8 +315,10 @@ func TestDrainer_Due_TheHolderDiesOverANewerVersionWithTheLogUnread(t *testing.T
 				t.Error("sent v1 after v3, want no older version after a newer one")
 			}
 		}
+
 		if !newer || len(w.listDelivered("a")) == 0 {
-			t.Errorf("v3 sent: %t, delivered %v, want v3 sent and a delivered", newer, w.listDelivered("a"))
+			t.Errorf("v3 sent: %t, delivered %v, want v3 sent and a delivered", newer,
+				w.listDelivered("a"))
 		}
 	})
 }
@@ -310,7 +341,8 @@ func TestDrainer_Due_TheHolderDiesOverIt(t *testing.T) {
 	})
 }
 
-// A retry is sent at its time, even if the holder has left the lane meanwhile, and even if storage is slow.
+// A retry is sent at its time, even if the holder has left the lane meanwhile, and even if storage
+// is slow.
 func TestDrainer_RetryAtItsTime(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(func(ctx context.Context, d weir.Delivery) weir.Result {
@@ -319,15 +351,20 @@ func TestDrainer_RetryAtItsTime(t *testing.T) {
 			}
 			return answerAfter(time.Millisecond, 200)(ctx, d)
 		})
+
 		p := w.start(slowStorage, func(c *drain.Config) {
-			c.Backoff.Steps = []time.Duration{300 * time.Millisecond, 10 * time.Second, 2 * time.Hour}
+			c.Backoff.Steps = []time.Duration{300 * time.Millisecond, 10 * time.Second,
+				2 * time.Hour}
 		})
+
 		id := w.post("a", "1")
 		p.Wake(0)
 		time.Sleep(3 * time.Hour)
 		attempts := w.status(id).Attempts
-		for i, wait := range []time.Duration{300 * time.Millisecond, 10 * time.Second, 2 * time.Hour} {
-			if late := attempts[i+1].At.Sub(attempts[i].At) - wait; late < 0 || late > 5*time.Millisecond {
+		for i, wait := range []time.Duration{300 * time.Millisecond, 10 * time.Second,
+			2 * time.Hour} {
+			if late := attempts[i+1].At.Sub(attempts[i].At) - wait; late < 0 ||
+				late > 5*time.Millisecond {
 				t.Errorf("retry %d was %s late, want 0 to 5ms", i+1, late)
 			}
 		}
@@ -343,8 +380,10 @@ func TestDrainer_AwaitFinal(t *testing.T) {
 		p.Wake(0)
 		began := time.Now()
 		<-final
+
 		if time.Since(began) > time.Second || w.status(id).Stage != weir.Delivered {
-			t.Errorf("after %s: %s, want at most 1s and Stage delivered", time.Since(began), w.status(id).Stage)
+			t.Errorf("after %s: %s, want at most 1s and Stage delivered", time.Since(began),
+				w.status(id).Stage)
 		}
 	})
 }
@@ -353,7 +392,8 @@ type slowTable struct{ storage.Table }
 
 const storageTime = 10 * time.Millisecond
 
-func (s slowTable) Transact(ctx context.Context, p string, ops []storage.Op) ([]storage.ETag, error) {
+func (s slowTable) Transact(ctx context.Context, p string,
+	ops []storage.Op) ([]storage.ETag, error) {
 	time.Sleep(storageTime)
 	defer time.Sleep(storageTime)
 	return s.Table.Transact(ctx, p, ops)

@@ -39,12 +39,16 @@ func TestDrainer_MessagesFromElsewhereAreSentSoon(t *testing.T) {
 				lags = append(lags, requests[sent].at.Sub(postedAt))
 			}
 		}
+
 		if len(lags) != 40 {
 			t.Fatalf("got %d of 40 messages within a second, want all", len(lags))
 		}
+
 		lags = lags[1:] // before the first one the holder looked seldom
 		slices.Sort(lags)
-		if half, most := lags[len(lags)/2], lags[len(lags)-1]; half > 60*time.Millisecond || most > 150*time.Millisecond {
+
+		if half, most := lags[len(lags)/2], lags[len(lags)-1]; half > 60*time.Millisecond ||
+			most > 150*time.Millisecond {
 			t.Errorf("got messages sent after %s, half of them after %s; want 150ms and 60ms at most", most, half)
 		}
 
@@ -53,6 +57,7 @@ func TestDrainer_MessagesFromElsewhereAreSentSoon(t *testing.T) {
 		if got := calls.Load(); got > 70 {
 			t.Errorf("got %d calls after the last message, want 70 at most", got)
 		}
+
 		calls.Store(0)
 		time.Sleep(time.Hour)
 		if got := calls.Load(); got != 0 {
@@ -70,6 +75,7 @@ func TestDrainer_OwnMessagesMakeNoCloseLooks(t *testing.T) {
 			w.appendBy(a, "k", fmt.Sprint(i))
 			time.Sleep(time.Second + time.Duration(i)*7*time.Millisecond)
 		}
+
 		if got := calls.Load(); got > 600 {
 			t.Errorf("got %d calls for 100 messages, want 600 at most", got)
 		}

@@ -29,13 +29,16 @@ func (w *world) postPerson(body string, change ...func(*weir.Message)) weir.ID {
 		Callback: "https://hooks.example/" + person, TraceState: "who=" + person,
 		Shown:       map[string]string{"author": person},
 		TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+
 	for _, f := range change {
 		f(&m)
 	}
+
 	r, err := lanetest.AppendAndWake(w.t.Context(), w.lanes.Appender, m, "key of "+person)
 	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	return r.Message.ID
 }
 
@@ -46,6 +49,7 @@ func (w *world) expectNoTrace(step string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	for _, row := range page.Rows {
 		for name, value := range row.Values {
 			text := fmt.Sprint(value)
@@ -53,11 +57,14 @@ func (w *world) expectNoTrace(step string) {
 				plain, _ := io.ReadAll(flate.NewReader(bytes.NewReader(packed)))
 				text = string(packed) + string(plain)
 			}
+
 			if strings.Contains(text, person) {
-				w.t.Errorf("%s: the column %s of row %s has %.80q, want no %q", step, name, row.Key, text, person)
+				w.t.Errorf("%s: the column %s of row %s has %.80q, want no %q", step, name, row.Key,
+					text, person)
 			}
 		}
 	}
+
 	list, err := w.account.Blobs().List(w.t.Context(), "", "")
 	if err != nil || len(list.Infos) != 0 {
 		w.t.Errorf("%s: got %d blobs (%v), want none", step, len(list.Infos), err)
@@ -91,6 +98,7 @@ func TestErase_LeavesNoTrace(t *testing.T) {
 		}
 		return b
 	}
+
 	large := func(m *weir.Message) { m.Body = append(m.Body, noise()...) }
 	supersedes := func(m *weir.Message) { m.Supersede, m.Version = true, "5" }
 	for name, c := range map[string]struct {
@@ -114,10 +122,13 @@ func TestErase_LeavesNoTrace(t *testing.T) {
 				before := w.waitUntilEmpty(10 * time.Minute)
 				p.close(t)
 				st := w.erase(id)
-				if st.Stage != c.stage || st.ErasedAt.IsZero() || st.Message.Key != lane.ErasedKey("/"+person) ||
-					len(st.Attempts) == 0 || st.Attempts[0].Status != c.status || st.Message.Size == 0 {
+				if st.Stage != c.stage || st.ErasedAt.IsZero() ||
+					st.Message.Key != lane.ErasedKey("/"+person) ||
+					len(st.Attempts) == 0 || st.Attempts[0].Status != c.status ||
+					st.Message.Size == 0 {
 					t.Errorf("got %+v, want it %s, with all except its content", st, c.stage)
 				}
+
 				next := w.start() // as the holder, this process erases the error text in tail
 				next.Wake(0)
 				time.Sleep(time.Minute)
@@ -126,12 +137,18 @@ func TestErase_LeavesNoTrace(t *testing.T) {
 				if again := w.erase(id); !again.ErasedAt.Equal(st.ErasedAt) {
 					t.Errorf("erased again: got %s, want %s", again.ErasedAt, st.ErasedAt)
 				}
-				if after := w.control(); after.Tail.Counts != before.Tail.Counts || after.HasWork(time.Now()) {
-					t.Errorf("got %+v, want the books as before: %+v", after.Tail.Counts, before.Tail.Counts)
+
+				if after := w.control(); after.Tail.Counts != before.Tail.Counts ||
+					after.HasWork(time.Now()) {
+					t.Errorf("got %+v, want the books as before: %+v", after.Tail.Counts,
+						before.Tail.Counts)
 				}
-				if _, err := w.store.Messages().LoadMessage(t.Context(), id); weir.KindOf(err) != weir.NotFound {
+
+				if _, err := w.store.Messages().LoadMessage(t.Context(), id); weir.KindOf(err) !=
+					weir.NotFound {
 					t.Errorf("body: got %v, want NotFound", err)
 				}
+
 				if _, err := w.store.Requests().Replay(t.Context(), id,
 					lane.ReplayOptions{Force: true}); weir.KindOf(err) != weir.Conflict {
 					t.Errorf("replay: got %v, want a Conflict", err)
@@ -180,6 +197,7 @@ func TestErase_OfPackedDeliveries(t *testing.T) {
 		for i := range 20 {
 			ids = append(ids, w.post(fmt.Sprint("/", person, i), "of "+person))
 		}
+
 		p := w.start()
 		p.Wake(0)
 		before := w.waitUntilEmpty(time.Minute)
@@ -187,22 +205,29 @@ func TestErase_OfPackedDeliveries(t *testing.T) {
 		if got := w.rowKeys("d_"); len(got) == 0 {
 			t.Fatal("got no packed deliveries, want some")
 		}
+
 		w.erase(ids[3])
+
 		for i, id := range ids {
 			if st := w.status(id); st.Stage != weir.Delivered || len(st.Attempts) != 1 ||
 				(st.Attempts[0].Body == "") != (i == 3) || st.ErasedAt.IsZero() != (i != 3) {
-				t.Errorf("message %d: got %+v, want it delivered, and the fourth alone erased", i, st)
+				t.Errorf("message %d: got %+v, want it delivered, and the fourth alone erased", i,
+					st)
 			}
 		}
+
 		for _, id := range ids {
 			w.erase(id)
 		}
+
 		w.expectNoTrace("all erased")
 		if got := w.rowKeys("d_"); len(got) != 0 {
 			t.Errorf("got packed deliveries %v, want none left", got)
 		}
+
 		if after := w.control(); after.Tail.Counts != before.Tail.Counts {
-			t.Errorf("got %+v, want the books as before: %+v", after.Tail.Counts, before.Tail.Counts)
+			t.Errorf("got %+v, want the books as before: %+v", after.Tail.Counts,
+				before.Tail.Counts)
 		}
 	})
 }
@@ -216,37 +241,47 @@ func TestErase_RefusesUnfinishedMessages(t *testing.T) {
 		queued := w.postPerson("now ")
 		expectConflict := func(id weir.ID, want string) {
 			t.Helper()
-			if _, err := w.store.Requests().Erase(t.Context(), id); weir.KindOf(err) != weir.Conflict ||
+			if _, err := w.store.Requests().Erase(t.Context(), id); weir.KindOf(err) !=
+				weir.Conflict ||
 				!strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want a Conflict with %q", err, want)
 			}
 		}
+
 		expectConflict(scheduled, "scheduled: cancel it first")
 		expectConflict(queued, "queued: cancel it first")
 		p := w.start()
 		p.Wake(0)
 		time.Sleep(time.Minute)
 		p.close(t)
-		if _, err := w.store.Requests().Replay(t.Context(), queued, lane.ReplayOptions{}); err != nil {
+
+		if _, err := w.store.Requests().Replay(t.Context(), queued, lane.ReplayOptions{}); err !=
+			nil {
 			t.Fatal(err)
 		}
+
 		expectConflict(queued, "a replay of the message is waiting")
-		if st, err := w.store.Requests().Cancel(t.Context(), scheduled); err != nil || st.Stage != weir.Cancelled {
+
+		if st, err := w.store.Requests().Cancel(t.Context(), scheduled); err != nil ||
+			st.Stage != weir.Cancelled {
 			t.Fatalf("got %v, %v, want Stage cancelled and no error", st, err)
 		}
+
 		if st := w.erase(scheduled); st.Stage != weir.Cancelled || st.ErasedAt.IsZero() {
 			t.Errorf("got %+v, want it cancelled and erased", st)
 		}
+
 		unknown := queued
 		unknown.Nonce = "00000000000000000000"
-		if _, err := w.store.Requests().Erase(t.Context(), unknown); weir.KindOf(err) != weir.NotFound {
+		if _, err := w.store.Requests().Erase(t.Context(), unknown); weir.KindOf(err) !=
+			weir.NotFound {
 			t.Errorf("unknown id: got %v, want NotFound", err)
 		}
 	})
 }
 
-// One request to storage fails, or storage carries the request out and the answer is lost. A second call of Erase then
-// completes the erasure.
+// One request to storage fails, or storage carries the request out and the answer is lost. A second
+// call of Erase then completes the erasure.
 func TestErase_GoesOnAfterAnyFault(t *testing.T) {
 	for _, kind := range []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter} {
 		for n := range 12 {
@@ -267,14 +302,18 @@ func TestErase_GoesOnAfterAnyFault(t *testing.T) {
 						}
 						return storagetest.Fault{}
 					})
+
 					_, first := store.Requests().Erase(t.Context(), id)
 					if kind := weir.KindOf(first); first != nil && kind != weir.Unavailable {
 						t.Errorf("got %v, want no error, or Unavailable", first)
 					}
-					faults.Set(func(storagetest.Call) storagetest.Fault { return storagetest.Fault{} })
+
+					faults.Set(
+						func(storagetest.Call) storagetest.Fault { return storagetest.Fault{} })
 					if _, err := store.Requests().Erase(t.Context(), id); err != nil {
 						t.Errorf("again: got %v, want no error", err)
 					}
+
 					w.expectNoTrace("erased")
 				})
 			})
@@ -282,8 +321,8 @@ func TestErase_GoesOnAfterAnyFault(t *testing.T) {
 	}
 }
 
-// After an erasure the message's row still shows that a replay was refused. Otherwise a job that replays the message
-// would wait for ever for the result.
+// After an erasure the message's row still shows that a replay was refused. Otherwise a job that
+// replays the message would wait for ever for the result.
 func TestErase_KeepsThatAReplayWasRefused(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.answerByBody("1")
@@ -297,11 +336,14 @@ func TestErase_KeepsThatAReplayWasRefused(t *testing.T) {
 			}
 			return answerAfter(20*time.Millisecond, 200)(ctx, d)
 		})
+
 		w.post("a", "2")
 		p.Wake(0)
 		w.waitUntilIdle()
+
 		if st := w.erase(first); st.Stage != weir.Dead || st.ReplayRefused != "erased" {
-			t.Errorf("got stage %s and the refusal %q, want dead and \"erased\"", st.Stage, st.ReplayRefused)
+			t.Errorf("got stage %s and the refusal %q, want dead and \"erased\"", st.Stage,
+				st.ReplayRefused)
 		}
 	})
 }

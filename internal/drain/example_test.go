@@ -29,21 +29,26 @@ func ExampleDrainer() {
 	if err := store.Open(ctx); err != nil {
 		panic(err)
 	}
+
 	tickets := ticket.New(ticket.Config{Queue: account.Queue("tickets"), Epoch: store.Epoch})
 	drainer := drain.New(drain.Config{
 		Store: store, Leases: account.Leases(), Sender: printingCMS{}, Tickets: tickets,
 		Lease: 15 * time.Second, Settle: 2 * time.Second,
-		Attempts: 5, Backoff: drain.Backoff{Min: time.Second, Max: time.Minute}, Now: time.Now, Log: log,
+		Attempts: 5, Backoff: drain.Backoff{Min: time.Second, Max: time.Minute},
+		Now: time.Now, Log: log,
 	})
+
 	appender := lane.NewAppender(store, log)
 	var last weir.ID
 	for _, body := range []string{"<first/>", "<second/>"} {
-		r, err := appender.Append(ctx, weir.Message{Contract: "article", Key: "/news/1", Body: []byte(body)}, "")
+		r, err := appender.Append(ctx,
+			weir.Message{Contract: "article", Key: "/news/1", Body: []byte(body)}, "")
 		if err != nil {
 			panic(err)
 		}
 		last = r.Message.ID
 	}
+
 	final, forget := drainer.AwaitFinal(last)
 	defer forget()
 	drainer.Wake(0)

@@ -15,16 +15,17 @@ import (
 	"weir/internal/weir"
 )
 
-// In these tests the CMS refuses some messages for good, or all messages for a while. A message that the CMS would take
-// is tried within ten seconds (turn), and a refused message becomes final in bounded time. If the CMS refuses all
-// messages, none becomes dead within a day, the default of Config.Patience.
+// In these tests the CMS refuses some messages for good, or all messages for a while. A message
+// that the CMS would take is tried within ten seconds (turn), and a refused message becomes final
+// in bounded time. If the CMS refuses all messages, none becomes dead within a day, the default of
+// Config.Patience.
 
 func withDefaultBackoff(c *drain.Config) {
 	c.Backoff = drain.Backoff{Min: time.Second, Max: 5 * time.Minute}
 }
 
-// refuseBad returns a function for setAnswer. If a message's key begins with "bad", the function answers with the given
-// status, and otherwise with 200.
+// refuseBad returns a function for setAnswer. If a message's key begins with "bad", the function
+// answers with the given status, and otherwise with 200.
 func refuseBad(status int, takesTime time.Duration) func(context.Context, weir.Delivery) weir.Result {
 	return func(ctx context.Context, d weir.Delivery) weir.Result {
 		if strings.HasPrefix(d.Message.Key, "bad") {
@@ -43,15 +44,19 @@ func (w *world) postMany(n int, key func(int) string, change ...func(*weir.Messa
 		room <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-room }()
-			m := weir.Message{Contract: "article", Key: key(i), ContentType: "application/xml", Body: []byte("<a/>")}
+			m := weir.Message{Contract: "article", Key: key(i), ContentType: "application/xml",
+				Body: []byte("<a/>")}
 			for _, f := range change {
 				f(&m)
 			}
-			if _, err := lanetest.AppendAndWake(w.t.Context(), w.lanes.Appender, m, ""); err != nil {
+
+			if _, err := lanetest.AppendAndWake(w.t.Context(), w.lanes.Appender, m, ""); err !=
+				nil {
 				w.t.Error(err)
 			}
 		})
 	}
+
 	wg.Wait()
 }
 
@@ -59,8 +64,8 @@ func numberKeys(prefix string) func(int) string {
 	return func(i int) string { return fmt.Sprint(prefix, i) }
 }
 
-// waitUntilTaken waits until the CMS has taken messages of n different keys that begin with prefix. It returns how long
-// it waited.
+// waitUntilTaken waits until the CMS has taken messages of n different keys that begin with prefix.
+// It returns how long it waited.
 func (w *world) waitUntilTaken(prefix string, n int, limit time.Duration) time.Duration {
 	w.t.Helper()
 	began := time.Now()
@@ -71,12 +76,15 @@ func (w *world) waitUntilTaken(prefix string, n int, limit time.Duration) time.D
 				keys[s.key] = true
 			}
 		}
+
 		if len(keys) == n {
 			return time.Since(began)
 		}
 	}
+
 	w.t.Fatalf("%d messages of %s… are not delivered after %s, %d requests were made",
 		n, prefix, limit, len(w.cms.listRequests()))
+
 	return 0
 }
 
@@ -92,16 +100,17 @@ func TestFair_RefusedKeysInFront(t *testing.T) {
 					w.postMany(n, numberKeys("bad"))
 					w.postMany(50, numberKeys("good"))
 					w.start(withDefaultBackoff).Wake(0)
-					t.Logf("50 good ones behind %d refused: %s", n, w.waitUntilTaken("good", 50, turn))
+					t.Logf("50 good ones behind %d refused: %s", n,
+						w.waitUntilTaken("good", 50, turn))
 				})
 			})
 		}
 	}
 }
 
-// A lane moves to another process again and again. A message after refused messages in the log is still tried soon,
-// because each holder takes messages from both ends of the log. If each holder began at the beginning of the log, it
-// would try only refused messages.
+// A lane moves to another process again and again. A message after refused messages in the log is
+// still tried soon, because each holder takes messages from both ends of the log. If each holder
+// began at the beginning of the log, it would try only refused messages.
 func TestFair_RefusedKeysInFrontOfALaneThatMoves(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(refuseBad(403, 20*time.Millisecond))
@@ -112,7 +121,9 @@ func TestFair_RefusedKeysInFrontOfALaneThatMoves(t *testing.T) {
 		if err := first.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+
 		w.postMany(1, numberKeys("good"))
+
 		for range 3 {
 			p := w.start(withDefaultBackoff)
 			p.Wake(0)
@@ -121,17 +132,19 @@ func TestFair_RefusedKeysInFrontOfALaneThatMoves(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+
 		w.waitUntilTaken("good", 1, time.Millisecond)
 	})
 }
 
-// After crashes a holder is cautious for 32 messages: it commits each outcome before it sends the next message. Even a
-// cautious holder must take messages from both ends of the log. Otherwise it would first try refused messages, with a
-// pause of up to three seconds after every two attempts.
+// After crashes a holder is cautious for 32 messages: it commits each outcome before it sends the
+// next message. Even a cautious holder must take messages from both ends of the log. Otherwise it
+// would first try refused messages, with a pause of up to three seconds after every two attempts.
 func TestFair_RefusedKeysInFrontAfterCrashes(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(refuseBad(403, 20*time.Millisecond))
 		w.postMany(100, numberKeys("bad"))
+
 		for range 3 {
 			p := w.start(withDefaultBackoff)
 			p.Wake(0)
@@ -139,9 +152,12 @@ func TestFair_RefusedKeysInFrontAfterCrashes(t *testing.T) {
 			p.kill()
 			time.Sleep(20 * time.Second) // until the lease of p has expired
 		}
+
 		if c := w.control(); !c.Tail.IsOpen || c.Tail.Crashes != 2 {
-			t.Fatalf("got %+v, want the lane open with 2 crashes, as a third crash leaves it", c.Tail)
+			t.Fatalf("got %+v, want the lane open with 2 crashes, as a third crash leaves it",
+				c.Tail)
 		}
+
 		w.postMany(4, numberKeys("good"))
 		w.start(withDefaultBackoff).Wake(0)
 		w.waitUntilTaken("good", 4, turn)
@@ -152,7 +168,8 @@ func TestFair_RefusedKeysInFrontAfterCrashes(t *testing.T) {
 func (w *world) waitForRequests(n int) {
 	w.t.Helper()
 	before := len(w.cms.listRequests())
-	for end := time.Now().Add(time.Minute); len(w.cms.listRequests()) < before+n; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); len(w.cms.listRequests()) < before+
+		n; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			w.t.Fatalf("%d requests in a minute, want %d", len(w.cms.listRequests())-before, n)
 		}
@@ -167,6 +184,7 @@ func TestFair_RefusedLargeOnesInFront(t *testing.T) {
 		w.postMany(50, numberKeys("good"), func(m *weir.Message) { m.Body = body })
 		w.start(withDefaultBackoff).Wake(0)
 		w.waitUntilTaken("good", 50, turn)
+
 		for _, s := range w.cms.listRequests() {
 			if len(s.body) != len(body) {
 				t.Fatalf("key %s was sent with %d bytes, want %d", s.key, len(s.body), len(body))
@@ -182,6 +200,7 @@ func TestFair_RefusedBetweenOthers(t *testing.T) {
 			w.post(fmt.Sprint("bad", i), "x")
 			w.post(fmt.Sprint("good", i), "x")
 		}
+
 		w.start(withDefaultBackoff).Wake(0)
 		if took := w.waitUntilTaken("good", 20, turn); took > time.Second {
 			t.Errorf("20 good ones took %s, want no pause between", took)
@@ -189,8 +208,8 @@ func TestFair_RefusedBetweenOthers(t *testing.T) {
 	})
 }
 
-// The CMS has refused messages for an hour, and the pauses have grown. A new message is still sent soon, and a
-// scheduled message is sent soon after its due time.
+// The CMS has refused messages for an hour, and the pauses have grown. A new message is still sent
+// soon, and a scheduled message is sent soon after its due time.
 func TestFair_AfterAnHourOfRefusals(t *testing.T) {
 	for name, n := range map[string]int{"One": 1, "Many": 300} {
 		t.Run(name, func(t *testing.T) {
@@ -202,25 +221,31 @@ func TestFair_AfterAnHourOfRefusals(t *testing.T) {
 				due := time.Now().Add(time.Hour + 3*time.Minute)
 				w.post("gooddue", "x", func(m *weir.Message) { m.DueAt = due })
 				time.Sleep(time.Hour)
+
 				if c := w.control(); n == 1 && time.Until(c.Tail.PausedUntil) > 5*time.Minute ||
 					c.Tail.Counts.Dead > 0 {
 					t.Errorf("after an hour: %+v, want none dead, and a pause of at most 5m with one key", c.Tail)
 				}
+
 				w.post("goodwoken", "x")
 				p.Wake(0)
 				t.Logf("woken: %s", w.waitUntilTaken("goodwoken", 1, turn))
-				for range 3 { // meanwhile refusals count as attempts, because the CMS has taken a message
+
+				// meanwhile refusals count as attempts, because the CMS has taken a message
+				for range 3 {
 					time.Sleep(50 * time.Second)
 					p.Wake(0) // as the sweep does
 				}
+
 				w.waitUntilTaken("gooddue", 1, time.Until(due)+turn)
 			})
 		})
 	}
 }
 
-// The lane pauses because the CMS refuses messages. A message that becomes due in such a pause is sent at its due time.
-// For each due message the holder takes the lane only a few times, and sends only a few requests.
+// The lane pauses because the CMS refuses messages. A message that becomes due in such a pause is
+// sent at its due time. For each due message the holder takes the lane only a few times, and sends
+// only a few requests.
 func TestFair_DueInAPauseForRefusedMessages(t *testing.T) {
 	for _, n := range []int{1, 100} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -234,16 +259,20 @@ func TestFair_DueInAPauseForRefusedMessages(t *testing.T) {
 					fmt.Sscanf(m.Key, "baddue%d", &i)
 					m.DueAt = first.Add(time.Duration(i) * 7 * time.Minute)
 				})
+
 				w.start(withDefaultBackoff).Wake(0)
 				time.Sleep(59 * time.Minute)
 				asked, fence := len(w.cms.listRequests()), w.control().Tail.Fence
 				time.Sleep(scheduled * 7 * time.Minute)
 				w.firstSentBy("baddue", scheduled, first, 7*time.Minute, 50*time.Millisecond)
-				// Pauses take 2.5 to 5 min, and a message becomes due every 7 min: about 1.9 pauses per message.
+
+				// Pauses take 2.5 to 5 min, and a message becomes due every 7 min: about 1.9 pauses
+				// per message.
 				if got := w.control().Tail.Fence - fence; got > 5*scheduled {
 					t.Errorf("the lane was taken %d times for %d scheduled messages, want at most %v", got, scheduled,
 						5*scheduled)
 				}
+
 				if got := len(w.cms.listRequests()) - asked; got > 10*scheduled {
 					t.Errorf("%d requests for %d refused messages, and %d scheduled, want at most %v", got, n,
 						scheduled, 10*scheduled)
@@ -253,8 +282,9 @@ func TestFair_DueInAPauseForRefusedMessages(t *testing.T) {
 	}
 }
 
-// firstSentBy checks the first attempts of n messages, whose keys are "prefix" and a number from 0. The message with
-// the number i was due at first + i*apart. Its first attempt must begin at the due time, or at most "limit" later.
+// firstSentBy checks the first attempts of n messages, whose keys are "prefix" and a number from 0.
+// The message with the number i was due at first + i*apart. Its first attempt must begin at the due
+// time, or at most "limit" later.
 func (w *world) firstSentBy(prefix string, n int, first time.Time, apart, limit time.Duration) {
 	w.t.Helper()
 	sentAt := map[string]time.Time{}
@@ -263,17 +293,20 @@ func (w *world) firstSentBy(prefix string, n int, first time.Time, apart, limit 
 			sentAt[s.key] = s.at
 		}
 	}
+
 	for i := range n {
 		key, due := fmt.Sprint(prefix, i), first.Add(time.Duration(i)*apart)
 		at, ok := sentAt[key]
 		if late := at.Sub(due); !ok || late < 0 || late > limit {
-			w.t.Errorf("%s was sent %s after it was due (sent: %t), want %s at most", key, late, ok, limit)
+			w.t.Errorf("%s was sent %s after it was due (sent: %t), want %s at most", key,
+				late, ok, limit)
 		}
 	}
 }
 
-// The CMS answers 403 (expired credentials) or 500 to all messages for hours. No message becomes dead, and the CMS gets
-// at most one request per second on average. After the CMS has recovered, it gets all messages.
+// The CMS answers 403 (expired credentials) or 500 to all messages for hours. No message becomes
+// dead, and the CMS gets at most one request per second on average. After the CMS has recovered, it
+// gets all messages.
 func TestFair_AllRefusedForHours(t *testing.T) {
 	for _, status := range []int{403, 500} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
@@ -285,11 +318,13 @@ func TestFair_AllRefusedForHours(t *testing.T) {
 					p.Wake(0)
 					time.Sleep(time.Minute)
 				}
+
 				n := len(w.cms.listRequests())
 				if c := w.control(); c.Tail.Counts.Dead > 0 || n > 8*60*60 {
-					t.Errorf("after 8 h of %d: %d dead, %d requests, want Dead 0 and at most %v", status,
-						c.Tail.Counts.Dead, n, 8*60*60)
+					t.Errorf("after 8 h of %d: %d dead, %d requests, want Dead 0 and at most %v",
+						status, c.Tail.Counts.Dead, n, 8*60*60)
 				}
+
 				t.Logf("%d requests in 8 h", n)
 				w.cms.setAnswer(answerAfter(20*time.Millisecond, 200))
 				began := time.Now()
@@ -297,6 +332,7 @@ func TestFair_AllRefusedForHours(t *testing.T) {
 					p.Wake(0)
 					time.Sleep(time.Second)
 				}
+
 				if took := time.Since(began); took > 6*time.Minute {
 					t.Errorf("it took %s until all were delivered, want the longest pause and a little", took)
 				}
@@ -305,7 +341,8 @@ func TestFair_AllRefusedForHours(t *testing.T) {
 	}
 }
 
-// If the CMS answers that it is unavailable, messages wait without a time limit, and none becomes dead.
+// If the CMS answers that it is unavailable, messages wait without a time limit, and none becomes
+// dead.
 func TestFair_AwayForDays(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(answerAfter(20*time.Millisecond, 503))
@@ -315,44 +352,54 @@ func TestFair_AwayForDays(t *testing.T) {
 			p.Wake(0)
 			time.Sleep(time.Minute)
 		}
+
 		if c := w.control(); c.WaitingCount() != 20 {
 			t.Errorf("after three days: %+v, want WaitingCount 20", c.Tail)
 		}
 	})
 }
 
-// If a lane has only refused messages, they become dead when Config.Patience is over, and not before. For a message
-// that was accepted later, the patience begins later.
+// If a lane has only refused messages, they become dead when Config.Patience is over, and not
+// before. For a message that was accepted later, the patience begins later.
 func TestFair_RefusedAloneDies(t *testing.T) {
 	for _, status := range []int{403, 500} {
 		for _, n := range []int{1, 100} {
 			if n == 1 && status == 500 {
 				continue // if only one message gets 500, its attempts count at once
 			}
+
 			t.Run(fmt.Sprint(status, "x", n), func(t *testing.T) {
 				simulate(t, func(t *testing.T, w *world) {
 					w.cms.setAnswer(refuseBad(status, 20*time.Millisecond))
 					w.postMany(n, numberKeys("bad"))
 					p := w.start(withDefaultBackoff)
 					wake := func(d time.Duration) {
-						for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Minute) {
+						for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(
+							time.Minute) {
 							p.Wake(0)
 						}
 					}
+
 					wake(12 * time.Hour)
 					late := w.post("badlate", "x")
 					wake(12*time.Hour - time.Minute)
 					if c := w.control(); c.Tail.Counts.Dead > 0 {
 						t.Errorf("%d died within a day, want 0", c.Tail.Counts.Dead)
 					}
+
 					wake(45 * time.Minute)
+
 					if c := w.control(); c.Tail.Counts.Dead != int64(n) || c.WaitingCount() != 1 {
-						t.Errorf("a day and three quarters of an hour later: %+v, want Dead %v and WaitingCount 1",
+						t.Errorf(
+							"a day and three quarters of an hour later: %+v, want Dead %v and WaitingCount 1",
 							c.Tail.Counts, int64(n))
 					}
+
 					wake(12 * time.Hour)
+
 					if st := w.status(late); st.Stage != weir.Dead || st.AttemptCount != 5 {
-						t.Errorf("the later one: %s after %d attempts, want Stage dead and AttemptCount 5", st.Stage,
+						t.Errorf(
+							"the later one: %s after %d attempts, want Stage dead and AttemptCount 5", st.Stage,
 							st.AttemptCount)
 					}
 				})
@@ -361,8 +408,8 @@ func TestFair_RefusedAloneDies(t *testing.T) {
 	}
 }
 
-// If the CMS takes another message between two refusals of a message, further refusals of that message count as
-// attempts.
+// If the CMS takes another message between two refusals of a message, further refusals of that
+// message count as attempts.
 func TestFair_RefusedBesideTakenOnesDies(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(refuseBad(403, 20*time.Millisecond))
@@ -373,14 +420,16 @@ func TestFair_RefusedBesideTakenOnesDies(t *testing.T) {
 		w.post("good", "x")
 		p.Wake(0)
 		time.Sleep(5 * time.Minute)
-		if st := w.status(bad); st.Stage != weir.Dead || st.AttemptCount != 5 || st.CMSStatus != 403 {
+
+		if st := w.status(bad); st.Stage != weir.Dead || st.AttemptCount != 5 ||
+			st.CMSStatus != 403 {
 			t.Errorf("got %+v, want Stage dead, AttemptCount 5 and CMSStatus 403", st)
 		}
 	})
 }
 
-// slow is a table with slow operations. It counts the messages that were read from the log but are not yet stored as
-// held or superseded.
+// slow is a table with slow operations. It counts the messages that were read from the log but are
+// not yet stored as held or superseded.
 type slow struct {
 	storage.Table
 	mu                sync.Mutex
@@ -424,9 +473,11 @@ func (s *slow) Transact(ctx context.Context, p string, ops []storage.Op) ([]stor
 			put++
 		}
 	}
+
 	if err == nil {
 		s.recordMessages(0, put)
 	}
+
 	return tags, err
 }
 
@@ -447,12 +498,15 @@ func (w *world) insertCopies(of weir.ID, n int) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	for next := w.control().Head.Next; n > 0; {
 		ops := []storage.Op{{}}
 		for ; n > 0 && len(ops) < storage.MaxOps; n-- {
-			ops = append(ops, storage.Op{Kind: storage.Insert, Key: "m_" + lane.OrderPos(next), Values: row.Values})
+			ops = append(ops, storage.Op{Kind: storage.Insert, Key: "m_" + lane.OrderPos(next),
+				Values: row.Values})
 			next++
 		}
+
 		ops[0] = storage.Op{Kind: storage.Merge, Key: "!head", Values: map[string]any{"Next": next}}
 		if _, err := w.account.Table().Transact(ctx, partition, ops); err != nil {
 			w.t.Fatal(err)
@@ -460,15 +514,18 @@ func (w *world) insertCopies(of weir.ID, n int) {
 	}
 }
 
-// The log has thousands of messages that are not sent: messages of a blocked or paused key, or outdated versions. The
-// holder must not read them much faster than it stores them as held or superseded. Otherwise they would fill the
-// memory. Messages of other keys must still be sent soon.
+// The log has thousands of messages that are not sent: messages of a blocked or paused key, or
+// outdated versions. The holder must not read them much faster than it stores them as held or
+// superseded. Otherwise they would fill the memory. Messages of other keys must still be sent soon.
 func TestFair_ReadNoFasterThanParked(t *testing.T) {
 	const n = 20_000
 	old := func(m *weir.Message) { m.Supersede, m.Version = true, "1" }
 	for name, fill := range map[string]func(*world) weir.ID{
 		"Blocked": func(w *world) weir.ID { return w.post("bad", "x") },
-		"Paused":  func(w *world) weir.ID { w.pause("one", time.Time{}); return w.post("one", "x") },
+		"Paused": func(w *world) weir.ID {
+			w.pause("one", time.Time{})
+			return w.post("one", "x")
+		},
 		"Outdated": func(w *world) weir.ID {
 			w.post("one", "x", old, func(m *weir.Message) { m.Version = "9" })
 			return w.post("one", "x", old)
@@ -486,14 +543,20 @@ func TestFair_ReadNoFasterThanParked(t *testing.T) {
 					c.Backoff = drain.Backoff{Steps: []time.Duration{
 						time.Hour}}
 				})
+
 				p.Wake(0)
+
 				if name == "Blocked" ||
-					name == "Paused" { // outdated versions take longer, because the holder checks each alone
+					// outdated versions take longer, because the holder checks each alone
+					name == "Paused" {
 					w.waitUntilTaken("goodmiddle", 1, 3*time.Second)
 				}
+
 				w.waitUntilTaken("good", 2, turn)
+
 				if most := table.mostUnwritten(); most > n*6/10 {
-					t.Errorf("%d of %d messages were read and not committed, want at most %d", most, n, n*6/10)
+					t.Errorf("%d of %d messages were read and not committed, want at most %d",
+						most, n, n*6/10)
 				}
 			})
 		})

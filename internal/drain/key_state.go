@@ -11,30 +11,36 @@ import (
 )
 
 const (
-	// maxRetryBody is the size, in bytes, of the largest body that stays in memory until its message is retried.
-	// maxRetries is the largest number of messages that stay in memory in this way. Their retries begin on time,
-	// because no read is needed first.
+	// maxRetryBody is the size, in bytes, of the largest body that stays in memory until its
+	// message is retried. maxRetries is the largest number of messages that stay in memory in this
+	// way. Their retries begin on time, because no read is needed first.
 	maxRetryBody = 16 << 10
 	maxRetries   = 64
-	// maxHeldBytes bounds the bodies of held messages in memory, in bytes. The holder checks it only for due messages
-	// that join a block. If there is no room for the body of such a message, the holder fetches the body later, while
-	// it sends other messages.
+	// maxHeldBytes bounds the bodies of held messages in memory, in bytes. The holder checks it
+	// only for due messages that join a block. If there is no room for the body of such a message,
+	// the holder fetches the body later, while it sends other messages.
 	maxHeldBytes = 4 << 20
-	// maxHeldEntries bounds the number of held messages in memory. The holder checks it only for due messages that join
-	// a block. If there is no room for such a message, the holder reads the message again before it sends it.
+	// maxHeldEntries bounds the number of held messages in memory. The holder checks it only for
+	// due messages that join a block. If there is no room for such a message, the holder reads the
+	// message again before it sends it.
 	maxHeldEntries = 4000
 )
 
-// keyState is a block as the holder has it in memory: the block's row, and some or all of its held messages. A block is
-// the queue of a blocked key, or a single message whose retries do not block its key (onFailure: skip). Only the
-// methods in this file change a keyState; findFault has its invariant.
+// keyState is a block as the holder has it in memory: the block's row, and some or all of its held
+// messages. A block is the queue of a blocked key, or a single message whose retries do not block
+// its key (onFailure: skip). Only the methods in this file change a keyState; findFault has its
+// invariant.
 type keyState struct {
 	lane.KeyBlock
-	firstLogPos int64         // the key's log messages below this number go before the first held message; 0 = none
-	waitLogPos  int64         // no held message is sent until the log is read up to this number; 0 = no such limit
-	isMixed     bool          // a due message may be among the held messages, or may join the queue before them
-	first       *lane.Entry   // the first held message; nil = it is not in memory
-	rest        []*lane.Entry // the next held messages after "first"; further ones may not be in memory
+	// the key's log messages below this number go before the first held message; 0 = none
+	firstLogPos int64
+	// no held message is sent until the log is read up to this number; 0 = no such limit
+	waitLogPos int64
+	// a due message may be among the held messages, or may join the queue before them
+	isMixed bool
+	first   *lane.Entry // the first held message; nil = it is not in memory
+	// the next held messages after "first"; further ones may not be in memory
+	rest []*lane.Entry
 }
 
 // newKeyState returns the state of the block that a message will open.
@@ -43,8 +49,9 @@ func newKeyState(e *lane.Entry, isUntried bool) *keyState {
 		IsUntried: isUntried}}
 }
 
-// findFault returns the part of the invariant that the state breaks; "" = none. Tests call it after each change. A
-// damaged row can have any number of held messages, so the number alone is no part of the invariant.
+// findFault returns the part of the invariant that the state breaks; "" = none. Tests call it after
+// each change. A damaged row can have any number of held messages, so the number alone is no part
+// of the invariant.
 func (k *keyState) findFault() string {
 	switch {
 	case k.IsParked && k.LogWaitsFrom == 0:
@@ -56,6 +63,7 @@ func (k *keyState) findFault() string {
 	case k.first != nil && k.HeldCount < int64(1+len(k.rest)):
 		return "more messages are in memory than are held"
 	}
+
 	return ""
 }
 
@@ -74,8 +82,9 @@ func (k *keyState) deferUntil(at time.Time) {
 	stateChanged(k)
 }
 
-// retryAt makes the first message wait for its retry after a failed attempt. kept is that message, or nil if it does
-// not stay in memory. Log messages no longer wait for the first attempt of a single message.
+// retryAt makes the first message wait for its retry after a failed attempt. kept is that message,
+// or nil if it does not stay in memory. Log messages no longer wait for the first attempt of a
+// single message.
 func (k *keyState) retryAt(at time.Time, kept *lane.Entry) {
 	k.NextAt, k.IsUntried, k.LogWaitsFrom, k.IsParked, k.first = at, false, 0, false, kept
 	stateChanged(k)
@@ -99,30 +108,33 @@ func (k *keyState) endWaits() {
 	stateChanged(k)
 }
 
-// holdNext counts a message of the log as held, behind the others. It reports whether the message may have to be sent
-// before the first one; then no message stays in memory. wasTried is true if the message had its turn in this round:
-// the block is then no longer untried.
+// holdNext counts a message of the log as held, behind the others. It reports whether the message
+// may have to be sent before the first one; then no message stays in memory. wasTried is true if
+// the message had its turn in this round: the block is then no longer untried.
 func (k *keyState) holdNext(wasTried bool) (mayGoFirst bool) {
 	k.HeldCount++
 	if wasTried {
 		k.IsUntried = false
 	}
+
 	if k.isMixed {
 		k.first, k.rest = nil, nil
 	}
+
 	stateChanged(k)
+
 	return k.isMixed
 }
 
 // mixOrder records that held messages may be in another order than that of the log.
 func (k *keyState) mixOrder() { k.firstLogPos, k.isMixed = 0, true }
 
-// parkSingle makes the log messages of the key, from the number on, wait for the first attempt of a single message that
-// was parked.
+// parkSingle makes the log messages of the key, from the number on, wait for the first attempt of a
+// single message that was parked.
 func (k *keyState) parkSingle(seq int64) { k.LogWaitsFrom, k.IsParked = seq, true }
 
-// releaseSingle makes the log messages of the key, from the number on, wait for the first attempt of a single message
-// that was released.
+// releaseSingle makes the log messages of the key, from the number on, wait for the first attempt
+// of a single message that was released.
 func (k *keyState) releaseSingle(logPos int64, releasedAt, nextAt time.Time) {
 	k.LogWaitsFrom, k.IsParked, k.ReleasedAt, k.NextAt = logPos, false, releasedAt, nextAt
 	stateChanged(k)
@@ -134,7 +146,8 @@ func (k *keyState) orderFirst(h lane.HeldMessage) { k.firstLogPos = h.AfterLog()
 // waitForLog makes the held messages wait until the log is read up to the position of one of them.
 func (k *keyState) waitForLog(h lane.HeldMessage) { k.waitLogPos = h.AfterLog() }
 
-// setAside makes the block wait until a time, because its rows contradict each other. It forgets what was read of them.
+// setAside makes the block wait until a time, because its rows contradict each other. It forgets
+// what was read of them.
 func (k *keyState) setAside(until time.Time) {
 	k.NextAt = until
 	k.first, k.rest, k.firstLogPos, k.waitLogPos = nil, nil, 0, 0
@@ -148,7 +161,9 @@ func (k *keyState) keepFirst(e *lane.Entry) {
 }
 
 // isInMemory reports whether all held messages are in memory.
-func (k *keyState) isInMemory() bool { return k.first != nil && k.HeldCount == int64(1+len(k.rest)) }
+func (k *keyState) isInMemory() bool {
+	return k.first != nil && k.HeldCount == int64(1+len(k.rest))
+}
 
 // last returns the last held message. All held messages must be in memory.
 func (k *keyState) last() *lane.Entry {
@@ -158,28 +173,32 @@ func (k *keyState) last() *lane.Entry {
 	return k.first
 }
 
-// dropFirst is called when held messages leave the queue. If only the first message leaves, and all held messages are
-// in memory, the second message becomes the first. Otherwise dropFirst removes all messages from memory. The caller
-// reduces HeldCount.
+// dropFirst is called when held messages leave the queue. If only the first message leaves, and all
+// held messages are in memory, the second message becomes the first. Otherwise dropFirst removes
+// all messages from memory. The caller reduces HeldCount.
 func (k *keyState) dropFirst(gone []lane.HeldMessage) {
-	if len(k.rest) > 0 && k.isInMemory() && len(gone) == 1 && gone[0].OrderPos == k.first.AsHeld().OrderPos {
+	if len(k.rest) > 0 && k.isInMemory() && len(gone) == 1 &&
+		gone[0].OrderPos == k.first.AsHeld().OrderPos {
 		k.first, k.rest = k.rest[0], k.rest[1:]
 		k.firstLogPos = k.first.AfterLog()
 		return
 	}
+
 	k.first, k.rest, k.firstLogPos = nil, nil, 0
 }
 
-// join returns the state of the block after the due message e has joined the queue. It does not change k, which is nil
-// if there is no block yet. logPos is the sequence number of the first log message that goes after e.
+// join returns the state of the block after the due message e has joined the queue. It does not
+// change k, which is nil if there is no block yet. logPos is the sequence number of the first log
+// message that goes after e.
 func (k *keyState) join(e *lane.Entry, logPos int64, room *memoryRoom) *keyState {
 	if k == nil {
 		return &keyState{
-			KeyBlock: lane.KeyBlock{ID: e.BlockID(), KeyHash: e.KeyHash(), NextAt: e.Message.DueAt, HeldCount: 1,
-				IsUntried: true},
+			KeyBlock: lane.KeyBlock{ID: e.BlockID(), KeyHash: e.KeyHash(), NextAt: e.Message.DueAt,
+				HeldCount: 1, IsUntried: true},
 			firstLogPos: logPos, first: room.keep(e), isMixed: true,
 		}
 	}
+
 	joined := *k
 	switch {
 	case k.isBehind(e, logPos):
@@ -189,12 +208,16 @@ func (k *keyState) join(e *lane.Entry, logPos int64, room *memoryRoom) *keyState
 			joined.rest = append(slices.Clip(joined.rest), kept)
 		}
 	}
-	if joined.MissingContract != "" || joined.BrakedContract != "" { // e may have to be sent before that message
+
+	// e may have to be sent before that message
+	if joined.MissingContract != "" || joined.BrakedContract != "" {
 		joined.NextAt = limitTime(joined.NextAt, e.Message.DueAt)
 	}
+
 	joined.isMixed = true
 	joined.HeldCount++
 	stateChanged(&joined)
+
 	return &joined
 }
 
@@ -208,20 +231,22 @@ func (k *keyState) isBehind(e *lane.Entry, logPos int64) bool {
 
 // keyStates are the blocks of a lane, by id.
 type keyStates struct {
-	now            func() time.Time
-	backoff        Backoff
-	memory         *laneMemory
-	byID           map[string]*keyState
-	lastReleasedAt time.Time // raised by nextParkedAt and by each due message that joins a block; stored in tail
+	now     func() time.Time
+	backoff Backoff
+	memory  *laneMemory
+	byID    map[string]*keyState
+	// raised by nextParkedAt and by each due message that joins a block; stored in tail
+	lastReleasedAt time.Time
 }
 
 func newKeyStates(now func() time.Time, b Backoff) *keyStates {
 	return &keyStates{now: now, backoff: b, byID: map[string]*keyState{}}
 }
 
-// loadBlocks takes over the stored blocks. It calls adoptMissing for the blocks that wait for a missing contract, and
-// adoptBraked for those that wait for a brake. If the NextAt of another block is too far ahead, a holder with a wrong
-// clock has written the time, and loadBlocks replaces the time by the present time.
+// loadBlocks takes over the stored blocks. It calls adoptMissing for the blocks that wait for a
+// missing contract, and adoptBraked for those that wait for a brake. If the NextAt of another block
+// is too far ahead, a holder with a wrong clock has written the time, and loadBlocks replaces the
+// time by the present time.
 func (ks *keyStates) loadBlocks(stored []lane.KeyBlock, adoptMissing, adoptBraked func(*keyState)) {
 	for _, b := range stored {
 		k := &keyState{KeyBlock: b, isMixed: true}
@@ -233,6 +258,7 @@ func (ks *keyStates) loadBlocks(stored []lane.KeyBlock, adoptMissing, adoptBrake
 		case ks.backoff.isFarAhead(k.NextAt, ks.now()):
 			k.waitUntil(ks.now())
 		}
+
 		ks.byID[k.ID] = k
 	}
 }
@@ -264,8 +290,8 @@ func (ks *keyStates) holdFromLog(e *lane.Entry) *keyState {
 	return k
 }
 
-// requeueDead counts a replayed message as held, and returns the message's block. It removes the block's first message
-// from memory, because the replayed message may go before that message.
+// requeueDead counts a replayed message as held, and returns the message's block. It removes the
+// block's first message from memory, because the replayed message may go before that message.
 func (ks *keyStates) requeueDead(e *lane.Entry) *keyState {
 	k := ks.openFor(e)
 	k.HeldCount++
@@ -275,29 +301,33 @@ func (ks *keyStates) requeueDead(e *lane.Entry) *keyState {
 	return k
 }
 
-// unpark takes held messages out of a block. The next message of the block may then be sent at once, or at its due
-// time.
+// unpark takes held messages out of a block. The next message of the block may then be sent at
+// once, or at its due time.
 func (ks *keyStates) unpark(k *keyState, ch *lane.Change, gone ...lane.HeldMessage) {
 	for _, h := range gone {
 		ch.Unhold(k.ID, h.OrderPos)
 	}
+
 	k.dropFirst(gone)
+
 	if k.HeldCount -= int64(len(gone)); k.HeldCount <= 0 {
 		delete(ks.byID, k.ID)
 		ch.RemoveBlock(k.ID)
 		return
 	}
+
 	k.NextAt, k.IsUntried = ks.now(), true
 	if k.first != nil {
 		k.NextAt = laterOf(k.NextAt, k.first.Message.DueAt)
 	}
+
 	stateChanged(k)
 	ch.SaveBlock(k.KeyBlock)
 }
 
-// nextParkedAt returns the NextAt for a message that joins a block because its key is paused. Each such message, and
-// each due message that joins a block, raises lastReleasedAt. So these messages are sent in the order in which they
-// joined.
+// nextParkedAt returns the NextAt for a message that joins a block because its key is paused. Each
+// such message, and each due message that joins a block, raises lastReleasedAt. So these messages
+// are sent in the order in which they joined.
 func (ks *keyStates) nextParkedAt() time.Time {
 	if ks.lastReleasedAt.IsZero() {
 		ks.lastReleasedAt = storedTime(ks.now())
@@ -306,31 +336,34 @@ func (ks *keyStates) nextParkedAt() time.Time {
 	return ks.lastParkedAt()
 }
 
-// lastParkedAt returns lastReleasedAt. If the wrong clock of a former holder has put lastReleasedAt too far ahead,
-// lastParkedAt returns an earlier time instead.
+// lastParkedAt returns lastReleasedAt. If the wrong clock of a former holder has put lastReleasedAt
+// too far ahead, lastParkedAt returns an earlier time instead.
 func (ks *keyStates) lastParkedAt() time.Time {
 	return limitTime(ks.lastReleasedAt, ks.now().Add(maxSkew))
 }
 
-// goesAhead reports whether later log messages of the key wait for the first attempt of the block's single message
-// (onFailure: skip). They do not wait while the message waits for its contract.
+// goesAhead reports whether later log messages of the key wait for the first attempt of the block's
+// single message (onFailure: skip). They do not wait while the message waits for its contract.
 func (k *keyState) goesAhead() bool { return k.LogWaitsFrom != 0 && k.MissingContract == "" }
 
-// firstAhead considers only the blocks that go ahead of the log. It returns the first such block of each key, by key
-// hash, or nil if there are no such blocks.
+// firstAhead considers only the blocks that go ahead of the log. It returns the first such block of
+// each key, by key hash, or nil if there are no such blocks.
 func (ks *keyStates) firstAhead() map[string]*keyState {
 	var ahead map[string]*keyState
 	for _, k := range ks.byID {
 		if !k.goesAhead() {
 			continue
 		}
+
 		if ahead == nil {
 			ahead = map[string]*keyState{}
 		}
+
 		if first := ahead[k.KeyHash]; first == nil || k.GoesBefore(&first.KeyBlock) {
 			ahead[k.KeyHash] = k
 		}
 	}
+
 	return ahead
 }
 
@@ -352,12 +385,13 @@ func (ks *keyStates) listOverdue() (due []*keyState) {
 			due = append(due, k)
 		}
 	}
+
 	slices.SortFunc(due, compareStates)
 	return due
 }
 
-// findDue considers the blocks whose NextAt is "by" or earlier, and that isUsable accepts. It returns the block with
-// the earliest NextAt, or nil if there is no such block.
+// findDue considers the blocks whose NextAt is "by" or earlier, and that isUsable accepts. It
+// returns the block with the earliest NextAt, or nil if there is no such block.
 func (ks *keyStates) findDue(by time.Time, isUsable func(*keyState) bool) *keyState {
 	var first *keyState
 	for _, k := range ks.byID {
@@ -372,8 +406,9 @@ func compareStates(a, b *keyState) int {
 	return cmp.Or(a.NextAt.Compare(b.NextAt), strings.Compare(a.ID, b.ID))
 }
 
-// firstWithoutBody considers the first message of each block other than "except". It returns the messages that are in
-// memory without their bodies: up to limit messages, sorted by the NextAt of their blocks.
+// firstWithoutBody considers the first message of each block other than "except". It returns the
+// messages that are in memory without their bodies: up to limit messages, sorted by the NextAt of
+// their blocks.
 func (ks *keyStates) firstWithoutBody(except *keyState, limit int) (first []*lane.Entry) {
 	var found []*keyState
 	for _, k := range ks.byID {
@@ -381,13 +416,16 @@ func (ks *keyStates) firstWithoutBody(except *keyState, limit int) (first []*lan
 			len(found) == limit && compareStates(k, found[limit-1]) > 0 {
 			continue
 		}
+
 		i, _ := slices.BinarySearchFunc(found, k, compareStates)
 		found = slices.Insert(found, i, k)
 		found = found[:min(len(found), limit)]
 	}
+
 	for _, k := range found {
 		first = append(first, k.first)
 	}
+
 	return first
 }
 
@@ -410,7 +448,8 @@ func (ks *keyStates) countRetries() (n int) {
 	return n
 }
 
-// memoryRoom is the room that is left in memory for held messages: a number of messages, and the bytes of their bodies.
+// memoryRoom is the room that is left in memory for held messages: a number of messages, and the
+// bytes of their bodies.
 type memoryRoom struct{ entries, bytes int }
 
 // leftRoom returns the room that the held messages in memory leave for further messages.
@@ -424,6 +463,7 @@ func (ks *keyStates) leftRoom() memoryRoom {
 			room.countEntry(e)
 		}
 	}
+
 	return room
 }
 
@@ -444,16 +484,18 @@ func (room *memoryRoom) takeBody(e *lane.Entry) bool {
 	return true
 }
 
-// keep takes room for a message, and returns the message. If there is no room for the body, keep drops the body. If
-// there is no room for the message, keep returns nil.
+// keep takes room for a message, and returns the message. If there is no room for the body, keep
+// drops the body. If there is no room for the message, keep returns nil.
 func (room *memoryRoom) keep(e *lane.Entry) *lane.Entry {
 	if room.entries <= 0 {
 		return nil
 	}
+
 	room.entries--
 	if e.HasBody() && !room.takeBody(e) {
 		e.DropBody()
 	}
+
 	return e
 }
 

@@ -33,7 +33,8 @@ func (w *world) answersUntil(d time.Duration, status int) {
 
 // The database of the CMS restarts. A lane with few messages loses none of them.
 func TestLeastTime_OutlivesAShortOutage(t *testing.T) {
-	for name, keys := range map[string][]string{"OneKey": {"a"}, "TwoKeys": {"a", "b"}, "ThreeKeys": {"a", "b", "c"}} {
+	for name, keys := range map[string][]string{"OneKey": {"a"}, "TwoKeys": {"a", "b"},
+		"ThreeKeys": {"a", "b", "c"}} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
 				w.answersUntil(2*time.Minute, 500)
@@ -42,11 +43,14 @@ func TestLeastTime_OutlivesAShortOutage(t *testing.T) {
 				for _, key := range keys {
 					ids = append(ids, w.post(key, "x"))
 				}
+
 				p.Wake(0)
 				w.waitUntilEmpty(10 * time.Minute)
+
 				for _, id := range ids {
 					if st := w.status(id); st.Stage != weir.Delivered {
-						t.Errorf("seq %d is %s after %d attempts, want it delivered", id.Seq, st.Stage, st.AttemptCount)
+						t.Errorf("seq %d is %s after %d attempts, want it delivered", id.Seq,
+							st.Stage, st.AttemptCount)
 					}
 				}
 			})
@@ -54,9 +58,10 @@ func TestLeastTime_OutlivesAShortOutage(t *testing.T) {
 	}
 }
 
-// The commit of a failed attempt ends between two steps in which the holder chooses a message. The holder
-// then chooses anew: it begins the next round. Otherwise it would stay in the lane for ever without sending.
-// A third of the runs meet such a commit, because PreemptedNow lets the committer run between the steps.
+// The commit of a failed attempt ends between two steps in which the holder chooses a message. The
+// holder then chooses anew: it begins the next round. Otherwise it would stay in the lane for ever
+// without sending. A third of the runs meet such a commit, because PreemptedNow lets the committer
+// run between the steps.
 func TestSession_SeesACommitThatEndsWhileItChooses(t *testing.T) {
 	for run := range 12 {
 		t.Run(strconv.Itoa(run), func(t *testing.T) {
@@ -66,6 +71,7 @@ func TestSession_SeesACommitThatEndsWhileItChooses(t *testing.T) {
 				for _, key := range []string{"a", "b", "c"} {
 					w.post(key, "x")
 				}
+
 				p.Wake(0)
 				w.waitUntilEmpty(10 * time.Minute)
 			})
@@ -85,7 +91,8 @@ func TestLeastTime_EndsAMessageAfterTheTime(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		first := w.cms.listRequests()[0].at
 		st := w.status(id)
-		if st.Stage != weir.Retrying || st.AttemptCount < 5 || !st.RetryUntil.Equal(first.Add(least)) {
+		if st.Stage != weir.Retrying || st.AttemptCount < 5 ||
+			!st.RetryUntil.Equal(first.Add(least)) {
 			t.Errorf("got %s after %d attempts, tried until %s; want it retrying after 5 at least, until %s",
 				st.Stage, st.AttemptCount, st.RetryUntil, first.Add(least))
 		}
@@ -96,7 +103,8 @@ func TestLeastTime_EndsAMessageAfterTheTime(t *testing.T) {
 		log := w.cms.listRequests()
 		tried := log[len(log)-1].at.Sub(first)
 		if st := w.status(id); st.Stage != weir.Dead || tried < least || tried > least+time.Minute {
-			t.Errorf("got %s after %s of attempts, want dead after %s to a minute more", st.Stage, tried, least)
+			t.Errorf("got %s after %s of attempts, want dead after %s to a minute more", st.Stage,
+				tried, least)
 		}
 	})
 }
@@ -109,15 +117,19 @@ func TestLeastTime_OfVerdictsAndReplays(t *testing.T) {
 		id := w.post("a", "x")
 		p.Wake(0)
 		w.waitUntilEmpty(time.Minute)
+
 		if st := w.status(id); st.Stage != weir.Dead || st.AttemptCount != 1 {
-			t.Fatalf("got %s after %d attempts, want dead after the first", st.Stage, st.AttemptCount)
+			t.Fatalf("got %s after %d attempts, want dead after the first", st.Stage,
+				st.AttemptCount)
 		}
+
 		time.Sleep(2 * time.Hour)
 		w.answersUntil(30*time.Minute, 500)
 		w.replay(id, lane.ReplayOptions{})
 		p.Wake(0)
 		time.Sleep(5 * time.Second) // until then the holder takes the message back
 		w.waitUntilEmpty(2 * time.Hour)
+
 		if st := w.status(id); st.Stage != weir.Delivered {
 			t.Errorf("got %s after %d attempts, want the replayed message delivered when the CMS is back", st.Stage,
 				st.AttemptCount)
@@ -136,24 +148,29 @@ func TestLeastTime_TwoKeysOfAQuietLane(t *testing.T) {
 			}
 			return answerAfter(10*time.Millisecond, 200)(ctx, d)
 		})
+
 		p := w.start(withRetryFor(10 * time.Minute))
 		ids := []weir.ID{w.post("bad1", "x"), w.post("bad2", "x")}
 		p.Wake(0)
 		time.Sleep(5 * time.Hour)
+
 		for _, id := range ids {
 			if st := w.status(id); st.Stage.Final() {
-				t.Fatalf("seq %d is %s after %d attempts, want it waiting", id.Seq, st.Stage, st.AttemptCount)
+				t.Fatalf("seq %d is %s after %d attempts, want it waiting", id.Seq, st.Stage,
+					st.AttemptCount)
 			}
 		}
+
 		for range 30 {
 			w.post("good", "x")
 			p.Wake(0)
 			time.Sleep(2 * time.Minute)
 		}
+
 		for _, id := range ids {
 			if st := w.status(id); st.Stage != weir.Dead {
-				t.Errorf("seq %d is %s after %d attempts, want dead: the CMS takes other messages", id.Seq, st.Stage,
-					st.AttemptCount)
+				t.Errorf("seq %d is %s after %d attempts, want dead: the CMS takes other messages",
+					id.Seq, st.Stage, st.AttemptCount)
 			}
 		}
 	})
@@ -165,17 +182,22 @@ func TestLeastTime_OfAMessageThatEndedTheProcess(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		const least = 20 * time.Minute
 		id := w.post("a", "x")
-		if _, err := w.account.Table().Transact(t.Context(), "1.0", []storage.Op{{Kind: storage.Merge, Key: "!tail",
-			Values: map[string]any{"Open": true, "Crashes": int64(2), "Trying": id.Seq,
-				"TryingCrashes": int64(2), "TryingFence": w.control().Tail.Fence}}}); err != nil {
+		if _, err := w.account.Table().Transact(t.Context(), "1.0",
+			[]storage.Op{{Kind: storage.Merge, Key: "!tail",
+				Values: map[string]any{"Open": true, "Crashes": int64(2), "Trying": id.Seq,
+					"TryingCrashes": int64(2), "TryingFence": w.control().Tail.Fence}}}); err !=
+			nil {
 			t.Fatal(err)
 		}
+
 		began := time.Now()
 		w.start(withRetryFor(least)).Wake(0)
 		w.waitUntilEmpty(time.Hour)
 		log := w.cms.listRequests()
-		if st := w.status(id); st.Stage != weir.Delivered || len(log) != 1 || log[0].at.Sub(began) < least {
-			t.Errorf("got %s with the requests %v, want one delivery after %s", st.Stage, log, least)
+		if st := w.status(id); st.Stage != weir.Delivered || len(log) != 1 ||
+			log[0].at.Sub(began) < least {
+			t.Errorf("got %s with the requests %v, want one delivery after %s", st.Stage,
+				log, least)
 		}
 	})
 }
@@ -192,11 +214,13 @@ func TestLeastTime_OfAPanic(t *testing.T) {
 			}
 			return answerAfter(10*time.Millisecond, 200)(ctx, d)
 		})
+
 		p := w.start(withRetryFor(10 * time.Minute))
 		var bad []weir.ID
 		for _, key := range []string{"bad1", "bad2", "bad3", "bad4"} {
 			bad = append(bad, w.post(key, "x"))
 		}
+
 		p.Wake(0)
 		time.Sleep(5 * time.Minute)
 		good := w.post("good", "x")
@@ -205,14 +229,18 @@ func TestLeastTime_OfAPanic(t *testing.T) {
 		if st := w.status(good); st.Stage != weir.Delivered {
 			t.Errorf("another key's message is %s after 5s, want it delivered", st.Stage)
 		}
+
 		for _, id := range bad {
 			if st := w.status(id); st.Stage != weir.Retrying {
 				t.Errorf("seq %d is %s, want it retrying", id.Seq, st.Stage)
 			}
 		}
+
 		w.waitUntilEmpty(time.Hour)
+
 		if st := w.status(bad[0]); st.Stage != weir.Dead || calls.Load() < 20 {
-			t.Errorf("got %s and %d calls, want dead after 5 calls each at least", st.Stage, calls.Load())
+			t.Errorf("got %s and %d calls, want dead after 5 calls each at least", st.Stage,
+				calls.Load())
 		}
 	})
 }

@@ -20,9 +20,11 @@ func TestDrainer_Look(t *testing.T) {
 					t.Errorf("%s: %+v, want %s", when, r, drain.Working)
 				}
 			}
+
 			if took := time.Since(asked); took != 0 {
 				t.Errorf("two looks took %s, want none of the CMS's time", took)
 			}
+
 			w.waitUntilEmpty(time.Minute)
 			p.Join(t.Context(), 0)
 			if r := p.Look(t.Context(), 0); r.State != drain.Idle {
@@ -30,6 +32,7 @@ func TestDrainer_Look(t *testing.T) {
 			}
 		})
 	})
+
 	t.Run("AnswersAtOnceWhileTheLaneIsWatchedHere", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			w.cms.setAnswer(answerAfter(4*time.Minute, 200))
@@ -38,13 +41,16 @@ func TestDrainer_Look(t *testing.T) {
 			a, b := w.start(longLease), w.start(longLease)
 			a.Look(t.Context(), 0)
 			b.Look(t.Context(), 0)
-			time.Sleep(3*time.Minute + 150*time.Millisecond) // b looks less often now, and not at this moment
+
+			// b looks less often now, and not at this moment
+			time.Sleep(3*time.Minute + 150*time.Millisecond)
 			asked := time.Now()
 			if r := b.Look(t.Context(), 0); r.State != drain.Busy || time.Since(asked) != 0 {
 				t.Errorf("%+v after %s, want %s at once", r, time.Since(asked), drain.Busy)
 			}
 		})
 	})
+
 	t.Run("SeesMessagesFiledBeforeIt", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			p := w.start()
@@ -52,20 +58,25 @@ func TestDrainer_Look(t *testing.T) {
 				if r := p.Look(t.Context(), 0); r.State != drain.Idle {
 					t.Fatalf("look %d at nothing: %+v, want %s", i, r, drain.Idle)
 				}
+
 				w.post("a", "x")
 				if r := p.Look(t.Context(), 0); r.State != drain.Working {
 					t.Fatalf("look %d at a message: %+v, want %s", i, r, drain.Working)
 				}
+
 				p.Join(t.Context(), 0)
 			}
 		})
 	})
+
 	t.Run("MakesTheHolderLookForMessagesFiledElsewhere", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			w.post("a", "x")
 			p := w.start()
 			p.Look(t.Context(), 0)
-			time.Sleep(400 * time.Millisecond) // the holder waits, and reads the control rows each half second
+
+			// the holder waits, and reads the control rows each half second
+			time.Sleep(400 * time.Millisecond)
 			w.post("b", "y")
 			p.Look(t.Context(), 0)
 			time.Sleep(30 * time.Millisecond)
@@ -76,8 +87,8 @@ func TestDrainer_Look(t *testing.T) {
 	})
 }
 
-// A holder must read the operators' pauses before it sends a message. If the read fails, the holder waits for a while
-// before the next read.
+// A holder must read the operators' pauses before it sends a message. If the read fails, the holder
+// waits for a while before the next read.
 func TestDrainer_PacesItsLooksWhileStorageRefuses(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(answerAfter(2*time.Second, 200))
@@ -91,18 +102,24 @@ func TestDrainer_PacesItsLooksWhileStorageRefuses(t *testing.T) {
 			if c.Op != "Range" {
 				return storagetest.Fault{}
 			}
+
 			if reads++; reads > 100 {
-				// Virtual time stands still while a holder reads without waits. If such reads failed forever, the test
-				// would never end.
+				// Virtual time stands still while a holder reads without waits. If such reads
+				// failed forever, the test would never end.
 				return storagetest.Fault{}
 			}
+
 			return storagetest.Fault{Kind: storagetest.FailBefore}
 		})
-		time.Sleep(3 * time.Second) // the CMS has message 1; message 2 waits for a read of the pauses
+
+		// the CMS has message 1; message 2 waits for a read of the pauses
+		time.Sleep(3 * time.Second)
 		p.faults.Set(nil)
 		w.waitUntilEmpty(time.Minute)
+
 		if reads == 0 || reads > 30 {
-			t.Errorf("%d reads in two seconds in which each failed, want about one each 200 ms", reads)
+			t.Errorf("%d reads in two seconds in which each failed, want about one each 200 ms",
+				reads)
 		}
 	})
 }

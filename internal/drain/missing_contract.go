@@ -13,16 +13,19 @@ import (
 	"weir/internal/storage"
 )
 
-// If the settings have no contract with the name that a message is stored with, the holder does not know the requests
-// that write the message: the contract's steps, success rule and redaction are gone with it. So the holder sends no
-// request for such a message. The message waits in the queue of its key, as behind a pause of the key, and all other
-// keys go on:
+// If the settings have no contract with the name that a message is stored with, the holder does not
+// know the requests that write the message: the contract's steps, success rule and redaction are
+// gone with it. So the holder sends no request for such a message. The message waits in the queue
+// of its key, as behind a pause of the key, and all other keys go on:
 //
-//   - If a process whose settings have the contract looks at the lane, the lane has work (lane.Tail.Missing), and that
-//     process sends the message. Contracts are read once, at the start of a process.
-//   - After delivery.patience the message is dead. An operator can replay it when the contract is back.
+//   - If a process whose settings have the contract looks at the lane, the lane has work
+//     (lane.Tail.Missing), and that process sends the message. Contracts are read once, at the
+//     start of a process.
+//   - After delivery.patience the message is dead. An operator can replay it when the contract is
+//     back.
 
-// missingContracts finds the messages whose contracts are missing, and the times until which they wait.
+// missingContracts finds the messages whose contracts are missing, and the times until which they
+// wait.
 type missingContracts struct {
 	laneScope
 	patience  time.Duration
@@ -30,8 +33,8 @@ type missingContracts struct {
 	countedAt time.Time              // zero = the next call of list counts
 }
 
-// countInterval is the time between two counts for tail while no further contract is missing. A count visits all
-// blocks, and each change of a row writes tail.
+// countInterval is the time between two counts for tail while no further contract is missing. A
+// count visits all blocks, and each change of a row writes tail.
 const countInterval = time.Second
 
 // reasonMissingContract is the reason of a message that is dead because its contract is missing.
@@ -42,24 +45,27 @@ func (m *missingContracts) isMissing(e *lane.Entry) bool {
 	return !m.store.Contracts.Has(e.Message.Contract)
 }
 
-// hold makes a block wait for the contract of e, its first message, and reports whether the message still waits. It
-// returns false if the time is over.
+// hold makes a block wait for the contract of e, its first message, and reports whether the message
+// still waits. It returns false if the time is over.
 //
-// The time begins when a holder first misses the contract, so that an error in the settings does not end messages at
-// once that have waited for other reasons. For a message that was accepted, due or replayed later, it begins then.
+// The time begins when a holder first misses the contract, so that an error in the settings does
+// not end messages at once that have waited for other reasons. For a message that was accepted, due
+// or replayed later, it begins then.
 func (m *missingContracts) hold(k *keyState, e *lane.Entry) bool {
 	now, name, since := m.now(), e.Message.Contract, k.MissingSince
 	if k.MissingContract != name || since.After(now) {
 		since = storedTime(now)
 		m.noteMissing(e)
 	}
+
 	k.waitForContract(name, since, laterOf(since, e.WaitingSince()).Add(m.patience))
 	return k.NextAt.After(now)
 }
 
-// adopt adapts a stored block to the settings of this process. If they have the block's contract, the block is tried
-// at once. Otherwise the block keeps its time, or a shorter one if delivery.patience was shortened. If patience was
-// made longer, hold prolongs the time when it comes.
+// adopt adapts a stored block to the settings of this process. If they have the block's contract,
+// the block is tried at once. Otherwise the block keeps its time, or a shorter one if
+// delivery.patience was shortened. If patience was made longer, hold prolongs the time when it
+// comes.
 func (m *missingContracts) adopt(k *keyState) {
 	now, since := m.now(), k.MissingSince
 	if m.store.Contracts.Has(k.MissingContract) {
@@ -67,25 +73,30 @@ func (m *missingContracts) adopt(k *keyState) {
 		k.waitUntil(now)
 		return
 	}
+
 	if since.After(now) { // the clock of the last holder was wrong
 		since = storedTime(now)
 	}
+
 	k.waitForContract(k.MissingContract, since, limitTime(k.NextAt, since.Add(m.patience)))
 }
 
-// noteMissing makes the next change write a contract into tail that is not there yet. Otherwise no process would look
-// for the contract after a crash.
+// noteMissing makes the next change write a contract into tail that is not there yet. Otherwise no
+// process would look for the contract after a crash.
 func (m *missingContracts) noteMissing(e *lane.Entry) {
 	name := e.Message.Contract
-	if slices.ContainsFunc(m.counted, func(c lane.MissingContract) bool { return c.Contract == name }) {
+	if slices.ContainsFunc(m.counted,
+		func(c lane.MissingContract) bool { return c.Contract == name }) {
 		return
 	}
+
 	m.countedAt = time.Time{}
 	m.log.Warn("drain: contract missing, its messages wait", "subject", name, "fence", m.fence,
 		"message_id", e.Message.Public().String())
 }
 
-// list returns the missing contracts for which messages wait, sorted by name. The numbers can be a second old.
+// list returns the missing contracts for which messages wait, sorted by name. The numbers can be a
+// second old.
 func (m *missingContracts) list(keys *keyStates) []lane.MissingContract {
 	if now := m.now(); m.countedAt.IsZero() || now.Sub(m.countedAt).Abs() >= countInterval {
 		m.counted, m.countedAt = countMissing(keys, now), now
@@ -101,27 +112,32 @@ func countMissing(keys *keyStates, now time.Time) []lane.MissingContract {
 		if name == "" || !k.NextAt.After(now) {
 			continue
 		}
+
 		c, isKnown := byName[name]
 		if !isKnown {
 			c = lane.MissingContract{Contract: name, Since: k.MissingSince}
 		}
+
 		if key := [2]string{name, k.KeyHash}; !hashes[key] {
 			hashes[key] = true
 			c.Keys++
 		}
+
 		c.Messages += k.HeldCount
 		c.Since = limitTime(c.Since, k.MissingSince)
 		byName[name] = c
 	}
+
 	return slices.SortedFunc(maps.Values(byName), func(a, b lane.MissingContract) int {
 		return strings.Compare(a.Contract, b.Contract)
 	})
 }
 
-// The rows of a key's queue can contradict each other if a row is damaged or gone: a block without a held message, or a
-// held message without a row of its own. Then the holder does not know which message of the key is next. So it sends
-// none of them, changes none of their rows, and looks again each damagedRetry: only the key waits. The lane's error
-// names the row, and an operator can put it back.
+// The rows of a key's queue can contradict each other if a row is damaged or gone: a block without
+// a held message, or a held message without a row of its own. Then the holder does not know which
+// message of the key is next. So it sends none of them, changes none of their rows, and looks again
+// each damagedRetry: only the key waits. The lane's error names the row, and an operator can put it
+// back.
 
 // damagedRetry is the time between two looks at a queue whose rows contradict each other.
 const damagedRetry = time.Minute
@@ -140,16 +156,19 @@ func isQueueDamaged(err error) bool {
 // setAside makes a block wait whose rows contradict each other.
 func (s *selector) setAside(k *keyState, err error) {
 	k.setAside(s.now().Add(damagedRetry))
-	s.store.Damages.Report(lane.DamagedRow{Partition: s.store.Partition(s.lane), Key: lane.BlockRow(k.ID), Err: err})
+	s.store.Damages.Report(lane.DamagedRow{Partition: s.store.Partition(s.lane),
+		Key: lane.BlockRow(k.ID), Err: err})
 
 	ch := &lane.Change{}
-	text, at := "the queue of a key cannot be read, and the key waits: "+storage.Describe(err), storedTime(s.now())
+	text, at := "the queue of a key cannot be read, and the key waits: "+storage.Describe(err),
+		storedTime(s.now())
 	ch.UpdateTail(func(t *lane.Tail) { t.LastError, t.LastErrorAt = text, at })
 	s.journal.record(ch, false)
 }
 
 // readFirstOf reads the first held message of a block from storage.
-func (s *selector) readFirstOf(ctx context.Context, k *keyState) (lane.HeldMessage, *lane.Entry, error) {
+func (s *selector) readFirstOf(ctx context.Context, k *keyState) (lane.HeldMessage,
+	*lane.Entry, error) {
 	held, err := s.store.DeliveryState().ReadHeld(ctx, s.lane, k.ID, 1)
 	if err != nil {
 		return lane.HeldMessage{}, nil, err

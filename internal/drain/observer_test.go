@@ -11,8 +11,8 @@ import (
 	"weir/internal/weir"
 )
 
-// witness is an Observer that records final messages and events of leases. As a Sender it also records the wait before
-// each attempt.
+// witness is an Observer that records final messages and events of leases. As a Sender it also
+// records the wait before each attempt.
 type witness struct {
 	drain.Sender
 	mu     sync.Mutex
@@ -42,9 +42,9 @@ func (o *witness) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	return o.Sender.Send(ctx, d)
 }
 
-// A message is tried twice, becomes dead, and is replayed days later. The wait before an attempt counts from the
-// acceptance, the end of the last attempt, or the replay, whichever is latest. The time until the message is final
-// counts from the acceptance or the replay.
+// A message is tried twice, becomes dead, and is replayed days later. The wait before an attempt
+// counts from the acceptance, the end of the last attempt, or the replay, whichever is latest. The
+// time until the message is final counts from the acceptance or the replay.
 func TestObserver_SinceWhenItCouldHaveGone(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		m := w.answerByBody("1")
@@ -54,6 +54,7 @@ func TestObserver_SinceWhenItCouldHaveGone(t *testing.T) {
 			o.Sender, c.Sender, c.Observer = c.Sender, o, o
 			c.Attempts, c.Backoff.Steps = 2, []time.Duration{20 * time.Second}
 		})
+
 		id := w.post("a", "1")
 		time.Sleep(5 * time.Second)
 		p.Wake(0)
@@ -71,10 +72,13 @@ func TestObserver_SinceWhenItCouldHaveGone(t *testing.T) {
 				t.Errorf("%s: %s, want %s", what, got, want)
 			}
 		}
+
 		if len(o.waits) != 3 || len(o.finals) != 2 || o.finals[0].Stage != weir.Dead ||
 			o.finals[1].Stage != weir.Delivered {
-			t.Fatalf("got waits %v, finals %+v, want 3 waits, a death and a delivery", o.waits, o.finals)
+			t.Fatalf("got waits %v, finals %+v, want 3 waits, a death and a delivery",
+				o.waits, o.finals)
 		}
+
 		near("the first wait", o.waits[0], 5*time.Second)
 		near("the retry's", o.waits[1], 20*time.Second)
 		near("the replay's", o.waits[2], 7*time.Second)
@@ -88,9 +92,11 @@ func TestObserver_SinceWhenItCouldHaveGone(t *testing.T) {
 			case drain.LeaseReleased:
 				taken--
 			default:
-				t.Errorf("a lease was %s, want only %s and %s", event, drain.LeaseTaken, drain.LeaseReleased)
+				t.Errorf("a lease was %s, want only %s and %s", event, drain.LeaseTaken,
+					drain.LeaseReleased)
 			}
 		}
+
 		if taken != 0 {
 			t.Errorf("got the leases %v, want each that was taken to be released", o.leases)
 		}

@@ -41,6 +41,7 @@ func countLogReads(p *process) *atomic.Int64 {
 		}
 		return storagetest.Fault{}
 	})
+
 	return n
 }
 
@@ -51,7 +52,8 @@ type gatedTable struct {
 	begun, may chan struct{} // begun is closed when the first transaction has begun
 }
 
-func (h *gatedTable) Transact(ctx context.Context, partition string, ops []storage.Op) ([]storage.ETag, error) {
+func (h *gatedTable) Transact(ctx context.Context, partition string,
+	ops []storage.Op) ([]storage.ETag, error) {
 	h.once.Do(func() { close(h.begun); <-h.may })
 	return h.Table.Transact(ctx, partition, ops)
 }
@@ -65,34 +67,41 @@ func TestDrainer_Offer(t *testing.T) {
 				w.appendBy(a, "a", fmt.Sprint(i))
 				time.Sleep(time.Second)
 			}
+
 			w.waitUntilEmpty(time.Minute)
 			if n := reads.Load(); n > 2 {
 				t.Errorf("the log was read %d times, want at most 2", n)
 			}
+
 			if got := w.listDelivered("a"); len(got) != 50 || got[49] != "49" {
 				t.Errorf("delivered: %v, want 50 of them and 49 last", got)
 			}
 		})
 	})
+
 	t.Run("AppendForACallerThatLeftIsSent", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			p := w.start()
 			a := w.newOfferingAppender(p)
 			w.appendBy(a, "a", "0")
 			time.Sleep(10 * time.Second) // the lane is idle
-			table := &gatedTable{Table: w.store.Table, begun: make(chan struct{}), may: make(chan struct{})}
+			table := &gatedTable{Table: w.store.Table, begun: make(chan struct{}),
+				may: make(chan struct{})}
 			w.store.Table = table
 			ctx, cancel := context.WithCancel(t.Context())
 			gone := make(chan error)
 			go func() {
-				_, err := a.Append(ctx, weir.Message{Contract: "article", Key: "a", Body: []byte("1")}, "")
+				_, err := a.Append(ctx,
+					weir.Message{Contract: "article", Key: "a", Body: []byte("1")}, "")
 				gone <- err
 			}()
+
 			<-table.begun
 			cancel()
 			if err := <-gone; err == nil {
 				t.Error("a caller that is gone got no error, want one")
 			}
+
 			close(table.may)
 			time.Sleep(time.Second)
 			if got := w.listDelivered("a"); !slices.Equal(got, []string{"0", "1"}) {
@@ -100,6 +109,7 @@ func TestDrainer_Offer(t *testing.T) {
 			}
 		})
 	})
+
 	t.Run("AppendOfAnotherInstanceIsRead", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			p, other := w.start(), w.start()
@@ -110,12 +120,14 @@ func TestDrainer_Offer(t *testing.T) {
 				want = append(want, fmt.Sprint(i))
 				time.Sleep(time.Duration(i%7) * 100 * time.Millisecond)
 			}
+
 			w.waitUntilEmpty(time.Minute)
 			if got := w.listDelivered("a"); !slices.Equal(got, want) {
 				t.Errorf("delivered: %v, want %v", got, want)
 			}
 		})
 	})
+
 	t.Run("MoreThanIsKeptIsRead", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			p := w.start()
@@ -124,13 +136,16 @@ func TestDrainer_Offer(t *testing.T) {
 				w.appendBy(a, fmt.Sprint("k", i%10), newNoise(300<<10, i))
 				w.appendBy(a, fmt.Sprint("k", i%10), "small")
 			}
+
 			for i := range 300 {
 				w.appendBy(a, fmt.Sprint("k", i%10), "x")
 			}
+
 			w.waitUntilEmpty(2 * time.Minute)
 			if got := len(w.cms.listRequests()); got != 360 {
 				t.Errorf("%d requests, want 360", got)
 			}
+
 			w.checkNoOverlap()
 		})
 	})

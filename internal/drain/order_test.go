@@ -22,13 +22,16 @@ func TestDrainer_Order_KeysInOrderOneAtATime(t *testing.T) {
 			}
 			want = append(want, fmt.Sprint(i))
 		}
+
 		p.Wake(0)
 		c := w.waitUntilEmpty(time.Minute)
+
 		for _, key := range []string{"a", "b", "c"} {
 			if got := w.listDelivered(key); !slices.Equal(got, want) {
 				t.Errorf("key %s delivered as %v, want %v", key, got, want)
 			}
 		}
+
 		w.checkNoOverlap()
 		if c.Tail.Counts.Delivered != 150 || c.Head.Next != 151 {
 			t.Errorf("books: %+v, want Delivered 150 and Next 151", c)
@@ -45,20 +48,26 @@ func TestDrainer_Order_AFailedMessageHoldsBackItsKeyOnly(t *testing.T) {
 			}
 			return answerAfter(20*time.Millisecond, 200)(ctx, d)
 		})
+
 		for i := range 3 {
 			w.post("a", fmt.Sprintf("a%d", i))
 			w.post("b", fmt.Sprintf("b%d", i))
 		}
+
 		w.start().Wake(0)
 		w.waitUntilEmpty(time.Minute)
 		if got := w.listDelivered("a"); !slices.Equal(got, []string{"a0", "a1", "a2"}) {
 			t.Errorf("a delivered as %v, want [a0 a1 a2]", got)
 		}
+
 		log := w.cms.listRequests()
 		other := slices.IndexFunc(log, func(s sent) bool { return s.body == "b0" })
 		passed := slices.IndexFunc(
 			log,
-			func(s sent) bool { return s.body == "a0" && s.result.Outcome == weir.OutcomeDelivered },
+			func(s sent) bool {
+				return s.body == "a0" &&
+					s.result.Outcome == weir.OutcomeDelivered
+			},
 		)
 		if other > passed {
 			t.Errorf("the first attempt of b0 is request %d and the delivery of a0 is request %d, want b0 first: %v",
@@ -75,9 +84,11 @@ func TestDrainer_Order_SkipLetsLaterOnesGoAhead(t *testing.T) {
 			}
 			return answerAfter(time.Millisecond, 200)(ctx, d)
 		})
+
 		for i := range 3 {
 			w.post("", fmt.Sprint(i), func(m *weir.Message) { m.Skip = true })
 		}
+
 		w.start().Wake(0)
 		w.waitUntilEmpty(time.Minute)
 		if got := w.listDelivered(""); len(got) != 3 || got[0] != "1" {
@@ -96,19 +107,23 @@ func TestDrainer_Order_MessageDiesAtItsFifthFailure(t *testing.T) {
 			}
 			return answerAfter(time.Millisecond, 200)(ctx, d)
 		})
+
 		bad := w.post("bad", "x")
 		behind := w.post("bad", "y")
 		w.post("good", "z")
 		w.start().Wake(0)
 		c := w.waitUntilEmpty(10 * time.Minute)
 		st := w.status(bad)
-		if st.Stage != weir.Dead || st.AttemptCount != 5 || !strings.Contains(st.LastError, "haunted") ||
+		if st.Stage != weir.Dead || st.AttemptCount != 5 ||
+			!strings.Contains(st.LastError, "haunted") ||
 			len(st.Attempts) != 5 {
 			t.Errorf("status: %+v, want Stage dead, AttemptCount 5, \"haunted\" in LastError and 5 Attempts", st)
 		}
+
 		if got := w.status(behind).Stage; got != weir.Dead {
 			t.Errorf("the message behind it is %s, want dead", got)
 		}
+
 		if c.Tail.Counts.Dead != 2 || c.Tail.Counts.Delivered != 1 || !c.Tail.NextDueAt.IsZero() {
 			t.Errorf("tail: %+v, want Dead 2, Delivered 1 and no NextDueAt", c.Tail)
 		}
@@ -121,7 +136,9 @@ func TestDrainer_Order_RejectedIsDeadAtOnce(t *testing.T) {
 		id := w.post("a", "x")
 		w.start().Wake(0)
 		w.waitUntilEmpty(time.Minute)
-		if st := w.status(id); st.Stage != weir.Dead || st.AttemptCount != 1 || st.CMSStatus != 400 {
+
+		if st := w.status(id); st.Stage != weir.Dead || st.AttemptCount != 1 ||
+			st.CMSStatus != 400 {
 			t.Errorf("status: %+v, want Stage dead, AttemptCount 1 and CMSStatus 400", st)
 		}
 	})
@@ -135,11 +152,13 @@ func TestDrainer_Order_ManyHeldBehindOneComeInOrder(t *testing.T) {
 			}
 			return answerAfter(time.Millisecond, 200)(ctx, d)
 		})
+
 		var want []string
 		for i := range 200 {
 			want = append(want, fmt.Sprintf("%03d", i))
 			w.post("a", want[i])
 		}
+
 		w.start().Wake(0)
 		w.waitUntilEmpty(10 * time.Minute)
 		if got := w.listDelivered("a"); !slices.Equal(got, want) {
@@ -155,13 +174,16 @@ func TestDrainer_CMS_UnavailableCountsNoAttempts(t *testing.T) {
 		for i := range 10 {
 			ids = append(ids, w.post(fmt.Sprint("k", i%3), fmt.Sprint(i)))
 		}
+
 		w.start().Wake(0)
 		time.Sleep(5 * time.Minute)
 		if n := len(w.cms.listRequests()); n < 5 || n > 100 {
 			t.Errorf("%d probes in 5 minutes, want 5 to 100", n)
 		}
+
 		w.cms.setAnswer(answerAfter(time.Millisecond, 200))
 		w.waitUntilEmpty(2 * time.Minute)
+
 		for _, id := range ids {
 			if st := w.status(id); st.Stage != weir.Delivered || st.AttemptCount != 1 {
 				t.Errorf("status: %+v, want Stage delivered and AttemptCount 1", st)
@@ -180,6 +202,7 @@ func TestDrainer_CMS_UnansweredSettlesBeforeAnythingIsSent(t *testing.T) {
 			}
 			return answerAfter(time.Millisecond, 200)(ctx, d)
 		})
+
 		w.post("a", "slow")
 		w.post("b", "next")
 		w.start().Wake(0)
@@ -199,17 +222,21 @@ func TestDrainer_CMS_OneFailingMessageDoesNotStopTheLane(t *testing.T) {
 			}
 			return answerAfter(time.Millisecond, 200)(ctx, d)
 		})
+
 		id := w.post("poison", "x")
 		for i := range 100 {
 			w.post(fmt.Sprint("k", i), "y")
 		}
+
 		p := w.start()
 		p.Wake(0)
+
 		for i := range 20 {
 			time.Sleep(2 * time.Minute)
 			w.post(fmt.Sprint("more", i), "y")
 			p.Wake(0)
 		}
+
 		c := w.waitUntilEmpty(time.Hour)
 		if st := w.status(id); st.Stage != weir.Dead || c.Tail.Counts.Delivered != 120 {
 			t.Errorf("poison: %+v, books: %+v, want Stage dead and Delivered 120", st, c)
@@ -225,6 +252,7 @@ func TestDrainer_CMS_PanicRejectsTheMessage(t *testing.T) {
 			}
 			return answerAfter(time.Millisecond, 200)(ctx, d)
 		})
+
 		id := w.post("bad", "x")
 		w.post("good", "y")
 		w.start().Wake(0)
@@ -242,18 +270,22 @@ func TestDrainer_CMS_HundredJoinsOfAPausedLaneCostNothing(t *testing.T) {
 			r.RetryAfter = 10 * time.Minute
 			return r
 		})
+
 		w.post("a", "x")
 		p := w.start()
 		p.Join(t.Context(), 0)
 		before := w.control().Tail
+
 		for range 100 {
 			if r := p.Join(t.Context(), 0); r.State != drain.Waiting || r.Until.IsZero() {
 				t.Fatalf("join: %+v, want State %v and an Until", r, drain.Waiting)
 			}
 		}
-		if after := w.control().Tail; after.Fence != before.Fence || len(w.cms.listRequests()) != 1 {
-			t.Errorf("fence %d → %d, %d requests, want Fence %v and 1 request", before.Fence, after.Fence,
-				len(w.cms.listRequests()), before.Fence)
+
+		if after := w.control().Tail; after.Fence != before.Fence ||
+			len(w.cms.listRequests()) != 1 {
+			t.Errorf("fence %d → %d, %d requests, want Fence %v and 1 request", before.Fence,
+				after.Fence, len(w.cms.listRequests()), before.Fence)
 		}
 	})
 }
@@ -268,11 +300,13 @@ func TestDrainer_CMS_WaitingForARetryDoesNotHideANewMessage(t *testing.T) {
 			}
 			return answerAfter(time.Millisecond, 200)(ctx, d)
 		})
+
 		w.post("a", "x")
 		p := w.start()
 		if r := p.Join(t.Context(), 0); r.State != drain.Waiting || r.Paused {
 			t.Fatalf("join: %+v, want State %v and Paused false", r, drain.Waiting)
 		}
+
 		w.post("b", "y")
 		p.Join(t.Context(), 0) // makes the process look at the lane, as a ticket does
 		if got := w.listDelivered("b"); len(got) != 1 {

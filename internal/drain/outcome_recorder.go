@@ -10,11 +10,12 @@ import (
 	"weir/internal/weir"
 )
 
-// maxLastError bounds the bytes of an error's text in tail, because each commit writes that text again.
+// maxLastError bounds the bytes of an error's text in tail, because each commit writes that text
+// again.
 const maxLastError = 300
 
-// outcomeRecorder turns the outcome of an attempt into a change: the message becomes final, waits for its retry, or
-// stays as it was because the attempt does not count.
+// outcomeRecorder turns the outcome of an attempt into a change: the message becomes final, waits
+// for its retry, or stays as it was because the attempt does not count.
 type outcomeRecorder struct {
 	laneScope
 	attempts   int // see Config.Attempts
@@ -31,8 +32,8 @@ type outcomeRecorder struct {
 	remembered *rememberedIDs
 }
 
-// recordOutcome records the outcome of an attempt, and hands the change to the committer. The parameter outcome is the
-// outcome that counts for the message. It can differ from result.Outcome.
+// recordOutcome records the outcome of an attempt, and hands the change to the committer. The
+// parameter outcome is the outcome that counts for the message. It can differ from result.Outcome.
 func (o *outcomeRecorder) recordOutcome(ctx context.Context, c *candidate, result weir.Result,
 	outcome weir.Outcome,
 ) error {
@@ -43,30 +44,38 @@ func (o *outcomeRecorder) recordOutcome(ctx context.Context, c *candidate, resul
 	if err != nil {
 		return err
 	}
+
 	if c.entry.Stage.Final() {
-		c.entry.Message.Body = nil // the body is not needed any more, and the commit can take a while
+		// the body is not needed any more, and the commit can take a while
+		c.entry.Message.Body = nil
 	}
+
 	o.journal.record(change, outcome != weir.OutcomeDelivered || o.guard.isCautious())
+
 	return o.guard.countMessage(ctx)
 }
 
-// logAttempt logs an attempt. The default level shows an attempt that made its message final, and one that failed. The
-// lines of one that is repeated are few: pauses and backoff bound them.
-func (o *outcomeRecorder) logAttempt(ctx context.Context, e *lane.Entry, number int, result weir.Result,
-	outcome weir.Outcome,
+// logAttempt logs an attempt. The default level shows an attempt that made its message final, and
+// one that failed. The lines of one that is repeated are few: pauses and backoff bound them.
+func (o *outcomeRecorder) logAttempt(ctx context.Context, e *lane.Entry, number int,
+	result weir.Result, outcome weir.Outcome,
 ) {
 	level := slog.LevelDebug
 	if e.Stage.Final() || outcome == weir.OutcomeRetry || outcome == weir.OutcomeUnavailable {
 		level = slog.LevelInfo
 	}
+
 	reason := result.Reason
 	if result.Outcome == weir.OutcomeDelivered {
 		reason = ""
 	}
-	o.log.LogAttrs(ctx, level, "drain: attempt", slog.String("message_id", e.Message.Public().String()),
+
+	o.log.LogAttrs(ctx, level, "drain: attempt",
+		slog.String("message_id", e.Message.Public().String()),
 		slog.Int64("seq", e.Seq()), slog.Int64("fence", o.fence), slog.Int("attempt", number),
 		slog.String("outcome", string(outcome)), slog.String("stage", string(e.Stage)),
-		slog.Int("status", result.Status), slog.Int64("duration_ms", result.Duration.Milliseconds()),
+		slog.Int("status", result.Status),
+		slog.Int64("duration_ms", result.Duration.Milliseconds()),
 		slog.String("err", reason), slog.String("trace_id", e.Message.TraceID()))
 }
 
@@ -82,32 +91,41 @@ func (o *outcomeRecorder) buildChange(c *candidate, result weir.Result, outcome 
 			err = o.finalize(c, ch, result, outcome)
 			break
 		}
+
 		o.showRetryUntil(c.entry, result)
 		c.entry.Record(result, o.fence, true)
 		ch.Key = c.entry.KeyHash()
 		delay := o.backoff.retryDelay(c.entry.AttemptsSinceReplay(), result.RetryAfter)
 		err = o.scheduleRetry(c, ch, o.now().Add(delay))
+
 	case weir.OutcomeUnavailable:
 		if c.isBraked {
 			err = o.holdBraked(c, ch, result)
 			break
 		}
+
 		if result.Unsent {
 			err = o.holdUnread(c, ch, result)
 			break
 		}
-		c.entry.DropBody() // the message stays in readAhead, perhaps with thousands of other messages
+
+		// the message stays in readAhead, perhaps with thousands of other messages
+		c.entry.DropBody()
+
 		if wait := o.breaker.pausedUntil.Sub(o.now()); wait > 0 {
-			o.log.Warn("drain: cms unavailable, lane pauses", "delay_ms", wait.Milliseconds(), "err", result.Reason)
+			o.log.Warn("drain: cms unavailable, lane pauses", "delay_ms", wait.Milliseconds(),
+				"err", result.Reason)
 		} else if !result.Refused {
 			o.log.Warn("drain: cms unavailable for a message, its key waits", "message_id",
 				c.entry.Message.Public().String(), "err", result.Reason)
 		}
 	}
+
 	o.remembered.recordResult(c, ch, result)
 	o.guard.clearInFlight(ch, outcome)
 	ch.UpdateTail(forgetSlowAttempt)
 	o.saveError(ch, result, outcome)
+
 	return ch, err
 }
 
@@ -116,15 +134,19 @@ func (o *outcomeRecorder) saveError(ch *lane.Change, result weir.Result, outcome
 	if outcome == weir.OutcomeDelivered || outcome == weir.OutcomeNone {
 		return
 	}
+
 	text, at := result.Reason, storedTime(o.now())
 	if len(text) > maxLastError {
-		text = strings.ToValidUTF8(text[:maxLastError], "") + "…" // redaction looks for this end of a cut text
+		// redaction looks for this end of a cut text
+		text = strings.ToValidUTF8(text[:maxLastError], "") + "…"
 	}
+
 	ch.UpdateTail(func(t *lane.Tail) { t.LastError, t.LastErrorAt = text, at })
 }
 
 // finalize makes the message delivered or dead.
-func (o *outcomeRecorder) finalize(c *candidate, ch *lane.Change, result weir.Result, outcome weir.Outcome) error {
+func (o *outcomeRecorder) finalize(c *candidate, ch *lane.Change, result weir.Result,
+	outcome weir.Outcome) error {
 	c.entry.Record(result, o.fence, true)
 	ch.Key = c.entry.KeyHash()
 	o.removeFinal(c, ch)
@@ -132,31 +154,38 @@ func (o *outcomeRecorder) finalize(c *candidate, ch *lane.Change, result weir.Re
 	if c.entry.Message.Supersede && outcome == weir.OutcomeDelivered {
 		o.saveVersion(c.entry, ch)
 	}
+
 	at, stage := storedTime(o.now()), weir.Dead
 	if outcome == weir.OutcomeDelivered {
 		stage = weir.Delivered
-		ch.UpdateTail(func(t *lane.Tail) { t.LastDeliveredAt = at }) // operators see that an error is over
+		// operators see that an error is over
+		ch.UpdateTail(func(t *lane.Tail) { t.LastDeliveredAt = at })
 	}
+
 	o.history.recordFinal(c, ch, stage)
 	o.reportFinal(c.entry, stage, at)
 	if stage == weir.Dead && o.store.Notifier != nil {
 		ch.NotifyFinal(c.entry, stage, at, o.store.Notifier.DeadReceivers(c.entry.Message.Contract))
 	}
+
 	return ch.Finish(c.entry, stage, at)
 }
 
-// saveVersion records the version of a delivered message, with a warning if the version is suspiciously high.
+// saveVersion records the version of a delivered message, with a warning if the version is
+// suspiciously high.
 func (o *outcomeRecorder) saveVersion(e *lane.Entry, ch *lane.Change) {
 	key := e.SupersedeKey()
 	previous := weir.Version{}
 	if known := o.versions.byKey[key]; !known.IsZero() {
 		previous = parseVersion(known.Version)
 	}
+
 	warning := parseVersion(e.Message.Version).DescribeJump(previous, o.now())
 	if warning != "" {
-		o.log.Warn("drain: delivered version is beyond reason", "message_id", e.Message.Public().String(),
-			"seq", e.Seq(), "fence", o.fence, "reason", warning)
+		o.log.Warn("drain: delivered version is beyond reason", "message_id",
+			e.Message.Public().String(), "seq", e.Seq(), "fence", o.fence, "reason", warning)
 	}
+
 	o.versions.remember(key, ch.SaveLatestVersion(e, warning))
 }
 
@@ -169,20 +198,24 @@ func (o *outcomeRecorder) removeFinal(c *candidate, ch *lane.Change) {
 	o.keys.unpark(c.block, ch, c.entry.AsHeld())
 }
 
-// scheduleRetry makes a message wait for its retry. Later messages of its key wait, too, except with onFailure: skip.
+// scheduleRetry makes a message wait for its retry. Later messages of its key wait, too, except
+// with onFailure: skip.
 func (o *outcomeRecorder) scheduleRetry(c *candidate, ch *lane.Change, nextAt time.Time) error {
 	k := c.block
 	if k == nil {
 		k = o.keys.holdFromLog(c.entry)
 		o.readAhead.removeEntry(c.entry)
 	}
+
 	k.retryAt(nextAt, o.keys.keepRetry(c.entry))
 	ch.SaveBlock(k.KeyBlock)
+
 	return ch.Retry(c.entry, k.ID, nextAt)
 }
 
-// trackedKeys has the keys whose deliveries are recorded. All keys with dead messages are among them. The next session
-// of this process reuses the keys, unless another process has held the lane in between.
+// trackedKeys has the keys whose deliveries are recorded. All keys with dead messages are among
+// them. The next session of this process reuses the keys, unless another process has held the lane
+// in between.
 type trackedKeys struct {
 	keys   map[string]bool // by hash
 	isFull bool            // there are too many keys: each key counts as tracked
@@ -190,8 +223,8 @@ type trackedKeys struct {
 
 func (t *trackedKeys) hasKey(keyHash string) bool { return t.isFull || t.keys[keyHash] }
 
-// addKey tracks a key. If lane.MaxDeadKeys are tracked, it tracks all keys from then on, as a holder
-// does that finds so many in storage.
+// addKey tracks a key. If lane.MaxDeadKeys are tracked, it tracks all keys from then on, as a
+// holder does that finds so many in storage.
 func (t *trackedKeys) addKey(keyHash string) {
 	if t.isFull {
 		return
@@ -201,33 +234,39 @@ func (t *trackedKeys) addKey(keyHash string) {
 	}
 }
 
-// deliveryHistory records the last delivery of each tracked key. A replay without force is refused if a message that is
-// later in the key's order was delivered.
+// deliveryHistory records the last delivery of each tracked key. A replay without force is refused
+// if a message that is later in the key's order was delivered.
 type deliveryHistory struct {
 	laneScope
 	tracked *trackedKeys
 }
 
-// loadTracked reads the keys with dead messages from storage, unless the last session's keys are reused.
+// loadTracked reads the keys with dead messages from storage, unless the last session's keys are
+// reused.
 func (h *deliveryHistory) loadTracked(ctx context.Context, t lane.Tail) error {
 	if h.tracked != nil {
 		return nil
 	}
+
 	h.tracked = &trackedKeys{keys: map[string]bool{}}
 	if t.Counts.Dead == 0 {
 		return nil
 	}
+
 	keys, all, err := h.store.DeliveryState().ReadDeadKeys(ctx, h.lane)
 	if err != nil {
 		return err
 	}
+
 	h.tracked = &trackedKeys{keys: keys, isFull: all}
+
 	return nil
 }
 
-// readLastPos returns the position of the last recorded delivery of an entry's key; "" = none is recorded. For most
-// messages it returns "" without a read. It reads only for a message that was replayed, or whose contract has
-// onFailure: skip, because only such a message can be sent after a later message of its key.
+// readLastPos returns the position of the last recorded delivery of an entry's key; "" = none is
+// recorded. For most messages it returns "" without a read. It reads only for a message that was
+// replayed, or whose contract has onFailure: skip, because only such a message can be sent after a
+// later message of its key.
 func (h *deliveryHistory) readLastPos(ctx context.Context, e *lane.Entry) (string, error) {
 	if !h.tracked.hasKey(e.KeyHash()) || (!e.IsReplayed() && !e.Message.Skip) {
 		return "", nil
@@ -236,9 +275,9 @@ func (h *deliveryHistory) readLastPos(ctx context.Context, e *lane.Entry) (strin
 	return l.OrderPos, err
 }
 
-// recordFinal tracks the key of a message that becomes dead. If a message of a tracked key is delivered, recordFinal
-// adds the record of the delivery to the change. It adds none if a message that is later in the key's order was
-// delivered already.
+// recordFinal tracks the key of a message that becomes dead. If a message of a tracked key is
+// delivered, recordFinal adds the record of the delivery to the change. It adds none if a message
+// that is later in the key's order was delivered already.
 func (h *deliveryHistory) recordFinal(c *candidate, ch *lane.Change, stage weir.Stage) {
 	key := c.entry.KeyHash()
 	switch {

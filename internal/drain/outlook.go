@@ -94,6 +94,7 @@ func (o *outlook) planPause(p pausePlan, now time.Time) time.Duration {
 	if delay > longest && !t.hasProbe(p.lane, now, now.Add(longest)) {
 		delay = longest
 	}
+
 	t.probes[p.lane], t.pausesUntil = now.Add(delay), laterOf(t.pausesUntil, now.Add(delay))
 
 	return delay
@@ -127,9 +128,11 @@ func (o *outlook) noteRecovery(r lane.Recovery) bool {
 	if !r.At.After(o.last.At) {
 		return false
 	}
+
 	o.last = r
 	delete(o.troubles, lane.CauseAway)
 	delete(o.troubles, lane.CauseRefused(r.Contract))
+
 	return true
 }
 
@@ -149,11 +152,14 @@ func (o *outlook) takeReadTurn(now time.Time) (isDue bool, next time.Duration) {
 	for _, t := range o.troubles {
 		longest = max(longest, now.Sub(t.since))
 	}
+
 	next = min(max(longest/scoutShare, readsRecoveryMin), readsRecoveryMax)
 	if since := now.Sub(o.readAt); since < next && since >= 0 {
 		return false, next - since
 	}
+
 	o.readAt = now
+
 	return true, next
 }
 
@@ -163,12 +169,14 @@ func (d *Drainer) announceRecovery(number int, r lane.Recovery) {
 	if !d.outlook.noteRecovery(r) {
 		return
 	}
+
 	d.wakePaused(number)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.isClosed {
 		return
 	}
+
 	d.wg.Go(func() {
 		defer panics.Log(d.Log, "drain: recovery")
 		ctx, cancel := context.WithTimeout(d.ctx, closeTimeout)
@@ -184,6 +192,7 @@ func (d *Drainer) announceRecovery(number int, r lane.Recovery) {
 func (d *Drainer) wakePaused(except int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+
 	for number, t := range d.workers {
 		if number != except && t.mayPauseForCMS() {
 			t.wakeUp()
@@ -209,6 +218,7 @@ func (t *laneWorker) awaitPauseEnd(d time.Duration, isForCMS bool) {
 			t.awaitWake(left)
 			return
 		}
+
 		isDue, next := t.drainer.outlook.takeReadTurn(t.drainer.Now())
 		if isDue {
 			t.drainer.readRecovery()
@@ -231,6 +241,7 @@ func (d *Drainer) readRecovery() {
 	if err != nil || r.At.IsZero() {
 		return // the next read follows soon, and the pause ends anyway
 	}
+
 	// The clocks of the process that wrote it and of the last holder can differ.
 	if r.At = r.At.Add(maxSkew); d.outlook.noteRecovery(r) {
 		d.wakePaused(-1)

@@ -36,6 +36,7 @@ func (w *world) postToLanes(n int, change ...func(*weir.Message)) (ids []weir.ID
 			ids = append(ids, w.post(key, "x", change...))
 		}
 	}
+
 	return ids
 }
 
@@ -50,30 +51,37 @@ func (w *world) waitForLanes(ids []weir.ID, limit time.Duration) time.Duration {
 				delivered[id.Lane] = true
 			}
 		}
+
 		if len(delivered) == 4 {
 			return time.Since(began)
 		}
 	}
+
 	w.t.Fatalf("after %s not each lane has delivered a message", limit)
+
 	return 0
 }
 
 // The CMS is away for a minute. When it is back, the first lane that notices it lets the others
 // know.
 func TestOutlook_AllLanesDeliverSoon(t *testing.T) {
-	for name, answer := range map[string]weir.Result{"NoConnection": noConnection, "Busy": newAnswer(503),
-		"Refused": newAnswer(403)} {
-		for processes, limit := range map[int]time.Duration{1: 12 * time.Second, 2: 20 * time.Second} {
+	for name, answer := range map[string]weir.Result{"NoConnection": noConnection,
+		"Busy": newAnswer(503), "Refused": newAnswer(403)} {
+		for processes, limit := range map[int]time.Duration{1: 12 * time.Second,
+			2: 20 * time.Second} {
 			t.Run(fmt.Sprint(name, processes), func(t *testing.T) {
 				simulateLanes(t, func(t *testing.T, w *world) {
-					w.cms.setAnswer(func(context.Context, weir.Delivery) weir.Result { return answer })
+					w.cms.setAnswer(
+						func(context.Context, weir.Delivery) weir.Result { return answer })
 					ids := w.postToLanes(3)
+
 					for i := range processes {
 						p := w.start(withDefaultBackoff)
 						for number := i; number < 4; number += processes {
 							p.Wake(number)
 						}
 					}
+
 					time.Sleep(time.Minute)
 					w.cms.setAnswer(answerAfter(20*time.Millisecond, 200))
 					if took := w.waitForLanes(ids, time.Hour); took > limit {
@@ -88,26 +96,32 @@ func TestOutlook_AllLanesDeliverSoon(t *testing.T) {
 // Most outages are restarts: when the CMS is back, the first message is delivered within one and a
 // half seconds.
 func TestOutlook_DeliversAtOnceAfterAShortOutage(t *testing.T) {
-	for name, answer := range map[string]weir.Result{"NoConnection": noConnection, "Busy": newAnswer(503),
-		"Refused": newAnswer(403)} {
+	for name, answer := range map[string]weir.Result{"NoConnection": noConnection,
+		"Busy": newAnswer(503), "Refused": newAnswer(403)} {
 		for _, lasts := range []time.Duration{5 * time.Second, 20 * time.Second, 50 * time.Second} {
 			t.Run(fmt.Sprint(name, lasts), func(t *testing.T) {
 				simulateLanes(t, func(t *testing.T, w *world) {
-					w.cms.setAnswer(func(context.Context, weir.Delivery) weir.Result { return answer })
+					w.cms.setAnswer(
+						func(context.Context, weir.Delivery) weir.Result { return answer })
 					ids := w.postToLanes(3)
 					p := w.start(withDefaultBackoff)
 					for number := range 4 {
 						p.Wake(number)
 					}
+
 					time.Sleep(lasts)
 					sent := len(w.cms.listRequests())
 					w.cms.setAnswer(answerAfter(20*time.Millisecond, 200))
 					time.Sleep(1500 * time.Millisecond)
-					if !slices.ContainsFunc(ids, func(id weir.ID) bool { return w.status(id).Stage == weir.Delivered }) {
+
+					if !slices.ContainsFunc(ids,
+						func(id weir.ID) bool { return w.status(id).Stage == weir.Delivered }) {
 						t.Error("got no delivery within 1.5 s, want one")
 					}
+
 					if most := 4*firstProbesOfALane + 4*int(lasts/time.Second); sent > most {
-						t.Errorf("got %d requests while the CMS was away, want %d at most", sent, most)
+						t.Errorf("got %d requests while the CMS was away, want %d at most",
+							sent, most)
 					}
 				})
 			})
@@ -124,13 +138,18 @@ const firstProbesOfALane = 4
 // from storage.
 func TestOutlook_ARecoveryOfAnotherProcess(t *testing.T) {
 	simulateLanes(t, func(t *testing.T, w *world) {
-		longPauses := func(c *drain.Config) { c.Backoff = drain.Backoff{Min: time.Hour, Max: time.Hour} }
+		longPauses := func(c *drain.Config) {
+			c.Backoff = drain.Backoff{Min: time.Hour,
+				Max: time.Hour}
+		}
+
 		w.cms.setAnswer(func(context.Context, weir.Delivery) weir.Result { return newAnswer(503) })
 		ids := w.postToLanes(2)
 		former := w.start(longPauses)
 		for number := range 4 {
 			former.Wake(number)
 		}
+
 		time.Sleep(time.Minute)
 		former.close(t)
 		w.cms.setAnswer(answerAfter(20*time.Millisecond, 200))
@@ -138,13 +157,16 @@ func TestOutlook_ARecoveryOfAnotherProcess(t *testing.T) {
 		for number := 1; number < 4; number++ {
 			waiting.Wake(number)
 		}
+
 		time.Sleep(5 * time.Minute)
 		if n := w.lanes.Control(0).WaitingCount(); n != 2 {
 			t.Fatalf("lane 0 has %d waiting messages, want 2", n)
 		}
+
 		if err := w.store.Pauses().Resume(t.Context(), 0, ""); err != nil {
 			t.Fatal(err)
 		}
+
 		w.start(longPauses).Wake(0)
 		if took := w.waitForLanes(ids, time.Hour); took > time.Minute {
 			t.Errorf("each lane has delivered after %s, want a minute at most", took)
@@ -165,21 +187,27 @@ func TestOutlook_APauseThatTheCMSAskedForGoesOn(t *testing.T) {
 			case isBack.Load():
 				return answerAfter(20*time.Millisecond, 200)(ctx, d)
 			}
+
 			return r
 		})
+
 		w.postToLanes(2)
 		p := w.start(withDefaultBackoff)
 		for number := range 4 {
 			p.Wake(number)
 		}
+
 		time.Sleep(time.Minute)
 		isBack.Store(true)
 		time.Sleep(8 * time.Minute)
+
 		for _, r := range w.cms.listRequests() {
 			if lane.Of(r.key, 4) == 0 && r.at.Sub(began) > 10*time.Second {
-				t.Errorf("lane 0 sent a message after %s, want none for ten minutes", r.at.Sub(began))
+				t.Errorf("lane 0 sent a message after %s, want none for ten minutes",
+					r.at.Sub(began))
 			}
 		}
+
 		if n := w.lanes.Control(3).WaitingCount(); n != 0 {
 			t.Errorf("lane 3 has %d waiting messages, want none", n)
 		}
@@ -200,15 +228,19 @@ func TestOutlook_OtherContractsAreNotTried(t *testing.T) {
 			case time.Since(began)/(20*time.Second)%2 == 0:
 				return newAnswer(503)
 			}
+
 			return answerAfter(20*time.Millisecond, 200)(ctx, d)
 		})
+
 		w.postToLanes(1, func(m *weir.Message) { m.Contract = "refused" })
 		p := w.start(withDefaultBackoff)
 		for number := range 4 {
 			p.Wake(number)
 		}
+
 		time.Sleep(time.Hour)
 		before := asked.Load()
+
 		for i := range 100 {
 			id := w.post(fmt.Sprint("good", i), "x")
 			for p.Wake(id.Lane); w.status(id).Stage != weir.Delivered; {
@@ -216,6 +248,7 @@ func TestOutlook_OtherContractsAreNotTried(t *testing.T) {
 			}
 			time.Sleep(20 * time.Second)
 		}
+
 		if n := asked.Load() - before; n > 60 {
 			t.Errorf("%d requests of the refused messages in half an hour, want 60 at most", n)
 		}
@@ -231,8 +264,10 @@ func TestOutlook_CostsLittle(t *testing.T) {
 		for number := range 4 {
 			p.Wake(number)
 		}
+
 		var calls atomic.Int64
 		p.faults.Set(func(storagetest.Call) storagetest.Fault { calls.Add(1); return storagetest.Fault{} })
+
 		for hour := range 3 {
 			calls.Store(0)
 			sent := len(w.cms.listRequests())
@@ -240,6 +275,7 @@ func TestOutlook_CostsLittle(t *testing.T) {
 			t.Logf("hour %d: %d calls of storage, %d requests to the CMS", hour, calls.Load(),
 				len(w.cms.listRequests())-sent)
 		}
+
 		if n := calls.Load(); n > 800 {
 			t.Errorf("%d calls of storage in the third hour, want 800 at most", n)
 		}

@@ -15,6 +15,7 @@ func TestOutlook_ATroubleEndsWithItsPauses(t *testing.T) {
 	for range 90 {
 		now = now.Add(o.planPause(plan, now))
 	}
+
 	if grown := o.planPause(plan, now); grown < 5*time.Second {
 		t.Errorf("after 90 pauses got one of %s, want it grown to 5s at least", grown)
 	}
@@ -36,13 +37,15 @@ func TestOutlook_TheScoutHurriesInTheFirstMinute(t *testing.T) {
 		lasts      time.Duration
 		want       time.Duration
 	}{
-		"AtOnce":      {usual, false, 0, time.Second},
-		"Soon":        {usual, false, 20 * time.Second, time.Second},
-		"AMinute":     {usual, false, time.Minute, time.Second},
-		"Later":       {usual, false, 9 * time.Minute, 61 * time.Second},
-		"Overload":    {usual, true, 24 * time.Second, 3 * time.Second},
-		"Steps":       {Backoff{Steps: []time.Duration{2 * time.Second, time.Hour}}, false, 24 * time.Second, 3 * time.Second},
-		"LongMinimum": {Backoff{Min: 20 * time.Second, Max: time.Hour}, false, 30 * time.Second, 20 * time.Second},
+		"AtOnce":   {usual, false, 0, time.Second},
+		"Soon":     {usual, false, 20 * time.Second, time.Second},
+		"AMinute":  {usual, false, time.Minute, time.Second},
+		"Later":    {usual, false, 9 * time.Minute, 61 * time.Second},
+		"Overload": {usual, true, 24 * time.Second, 3 * time.Second},
+		"Steps": {Backoff{Steps: []time.Duration{2 * time.Second, time.Hour}}, false,
+			24 * time.Second, 3 * time.Second},
+		"LongMinimum": {Backoff{Min: 20 * time.Second, Max: time.Hour}, false, 30 * time.Second,
+			20 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -17,8 +17,8 @@ import (
 	"weir/internal/weir"
 )
 
-// sessionParts has the parts of a session that several tests need. The lane is in memory, and the test is the lane's
-// holder. Each test adds the part under test.
+// sessionParts has the parts of a session that several tests need. The lane is in memory, and the
+// test is the lane's holder. Each test adds the part under test.
 type sessionParts struct {
 	laneScope
 	t          *testing.T
@@ -40,15 +40,18 @@ func runWithParts(t *testing.T, f func(t *testing.T, p *sessionParts)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		// If a test waits for ever, synctest sees no deadlock, because the committer has a timer. The timer
-		// "stuck" ends such a test.
-		stuck := time.AfterFunc(24*time.Hour, func() { panic("the test has waited for a day of virtual time") })
+		// If a test waits for ever, synctest sees no deadlock, because the committer has a timer.
+		// The timer "stuck" ends such a test.
+		stuck := time.AfterFunc(24*time.Hour,
+			func() { panic("the test has waited for a day of virtual time") })
 		defer stuck.Stop()
 		account, faults := memory.New(time.Now), storagetest.NewFaults()
-		store := &lane.Store{Table: faults.Table(account.Table()), Bodies: account.Blobs(), Lanes: 1, Now: time.Now}
+		store := &lane.Store{Table: faults.Table(account.Table()), Bodies: account.Blobs(),
+			Lanes: 1, Now: time.Now}
 		if err := store.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+
 		p := &sessionParts{t: t, faults: faults, finals: &finalsObserver{},
 			appender: lane.NewAppender(store, slog.New(slog.DiscardHandler))}
 		p.laneScope = laneScope{store: store, now: time.Now, observer: p.finals,
@@ -72,6 +75,7 @@ func (p *sessionParts) startJournal() {
 	if err != nil {
 		p.t.Fatal(err)
 	}
+
 	p.fence = writer.Tail().Fence
 	ctx, cancel := context.WithCancel(p.t.Context())
 	c := startCommitter(ctx, writer, p.now, func(error) {}, func(*lane.Change) {})
@@ -79,13 +83,15 @@ func (p *sessionParts) startJournal() {
 		cancel()
 		<-c.done
 	})
+
 	p.journal = &journal{committer: c, saveProgress: func(ch *lane.Change) {
 		cursor, handled := p.readAhead.cursorSeq(), p.handled
 		ch.UpdateTail(func(t *lane.Tail) { t.Cursor, t.RequestsSeen = cursor, handled })
 	}}
 }
 
-// appendMessages appends a message with the body "<a/>" for each of the keys, and returns the messages' ids.
+// appendMessages appends a message with the body "<a/>" for each of the keys, and returns the
+// messages' ids.
 func (p *sessionParts) appendMessages(keys ...string) (ids []weir.ID) {
 	p.t.Helper()
 	for _, key := range keys {
@@ -111,6 +117,7 @@ func (p *sessionParts) readLog() []*lane.Entry {
 	if err != nil {
 		p.t.Fatal(err)
 	}
+
 	p.readAhead.entries, p.readAhead.nextRead = entries, int64(len(entries)+1)
 	return slices.Clone(entries)
 }
@@ -127,12 +134,13 @@ func (p *sessionParts) commitFinal(e *lane.Entry, stage weir.Stage) {
 	if err := ch.Finish(e, stage, p.now()); err != nil {
 		p.t.Fatal(err)
 	}
+
 	p.journal.record(ch, true)
 	p.commitAll()
 }
 
-// holdMessages moves messages of one key from the read-ahead into a block, and commits the changes. The first message
-// waits for its retry until retryAt.
+// holdMessages moves messages of one key from the read-ahead into a block, and commits the changes.
+// The first message waits for its retry until retryAt.
 func (p *sessionParts) holdMessages(retryAt time.Time, entries ...*lane.Entry) *keyState {
 	p.t.Helper()
 	var k *keyState
@@ -149,9 +157,11 @@ func (p *sessionParts) holdMessages(retryAt time.Time, entries ...*lane.Entry) *
 		} else {
 			ch.Hold(k.ID, e)
 		}
+
 		p.journal.record(ch, true)
 		p.commitAll()
 	}
+
 	return k
 }
 
@@ -188,6 +198,7 @@ func (p *sessionParts) expectStages(ids []weir.ID, want ...weir.Stage) {
 	for _, id := range ids {
 		got = append(got, p.readStatus(id).Stage)
 	}
+
 	if !slices.Equal(got, want) {
 		p.t.Errorf("got the stages %v, want %v", got, want)
 	}

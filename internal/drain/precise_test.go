@@ -26,13 +26,14 @@ func (s pacedTable) Range(ctx context.Context, q storage.Query) (storage.Page, e
 	return s.Table.Range(ctx, q)
 }
 
-func (s pacedTable) Transact(ctx context.Context, partition string, ops []storage.Op) ([]storage.ETag, error) {
+func (s pacedTable) Transact(ctx context.Context, partition string,
+	ops []storage.Op) ([]storage.ETag, error) {
 	time.Sleep(s.write)
 	return s.Table.Transact(ctx, partition, ops)
 }
 
-// Many messages become due shortly after each other. The storage writes for one message do not make another message
-// late.
+// Many messages become due shortly after each other. The storage writes for one message do not make
+// another message late.
 func TestDrainer_DueBesideOtherWrites(t *testing.T) {
 	for _, apart := range []time.Duration{30, 37, 43, 51, 70, 130} {
 		apart *= time.Millisecond
@@ -45,15 +46,20 @@ func TestDrainer_DueBesideOtherWrites(t *testing.T) {
 					moments[body] = from.Add(time.Duration(i) * apart)
 					w.post(body, body, withDueTime(moments[body]))
 				}
+
 				w.start(func(c *drain.Config) {
-					c.Store.Table = pacedTable{c.Store.Table, 5 * time.Millisecond, 8 * time.Millisecond}
+					c.Store.Table = pacedTable{c.Store.Table, 5 * time.Millisecond,
+						8 * time.Millisecond}
 				}).Wake(0)
+
 				w.waitUntilEmpty(time.Minute)
+
 				for body, late := range w.measureDelays(moments) {
 					if late > 2*time.Millisecond {
 						t.Errorf("%s was %s late, want at most 2ms", body, late)
 					}
 				}
+
 				if n := len(w.cms.listRequests()); n != len(moments) {
 					t.Errorf("%d requests, want %v", n, len(moments))
 				}

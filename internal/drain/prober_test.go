@@ -14,12 +14,13 @@ func newTestProber(logKeys ...string) (*prober, *selector) {
 	s.readAhead.isAtEnd = true
 	return &prober{laneScope: s.laneScope, journal: s.journal, readAhead: s.readAhead, keys: s.keys,
 		retryFor: func(*lane.Entry) time.Duration { return 0 }, recovered: func(lane.Recovery) {},
-		braked:  &brakedMessages{brakes: newBrakes(0, 0, Backoff{}), keys: s.keys, laneScope: s.laneScope},
+		braked: &brakedMessages{brakes: newBrakes(0, 0, Backoff{}), keys: s.keys,
+			laneScope: s.laneScope},
 		breaker: s.breaker, due: due, deferred: map[string]time.Time{}}, s
 }
 
-// If the CMS has refused a key, the overdue block of the key waits for the end of the pause. Such blocks keep their
-// order. After the CMS has taken a message, the blocks are due again.
+// If the CMS has refused a key, the overdue block of the key waits for the end of the pause. Such
+// blocks keep their order. After the CMS has taken a message, the blocks are due again.
 func TestProber_DefersProbedKeysUntilAVerdict(t *testing.T) {
 	t.Parallel()
 	p, s := newTestProber()
@@ -29,19 +30,24 @@ func TestProber_DefersProbedKeysUntilAVerdict(t *testing.T) {
 	for _, k := range []*keyState{first, second} {
 		p.breaker.probedKeys[k.KeyHash] = true
 	}
+
 	p.breaker.pausedUntil = noon.Add(time.Minute)
 	p.deferProbed()
+
 	if !first.NextAt.After(p.breaker.pausedUntil) || !second.NextAt.After(first.NextAt) {
 		t.Errorf("probed keys go at %v and %v, want both after %v, in this order",
 			first.NextAt, second.NextAt, p.breaker.pausedUntil)
 	}
+
 	if !untried.NextAt.Equal(noon) {
 		t.Errorf("a key that had no turn goes at %v, want %v", untried.NextAt, noon)
 	}
+
 	c := &candidate{entry: untried.first, block: untried}
 	verdict := p.classifyResult(c, weir.Result{Outcome: weir.OutcomeDelivered})
 	if verdict != weir.OutcomeDelivered || first.NextAt.After(noon) || second.NextAt.After(noon) {
-		t.Errorf("after %s the others go at %v and %v, want them due as before", verdict, first.NextAt, second.NextAt)
+		t.Errorf("after %s the others go at %v and %v, want them due as before", verdict,
+			first.NextAt, second.NextAt)
 	}
 }
 

@@ -39,18 +39,19 @@ const (
 // settled when it is final, held or scheduled. While the session sends messages, a goroutine reads
 // the next page.
 type readAhead struct {
-	store       *lane.Store
-	lane        int
-	appends     *recentAppends
-	memory      *laneMemory
-	entries     []*lane.Entry
-	nextRead    int64 // first sequence number not read
-	knownEnd    int64 // all messages below this number were appended before the next read begins; see applyControl
-	hasCaughtUp bool  // this session has read the log to its end at least once
-	isAtEnd     bool  // the log has no unread messages, as far as is known
-	isCautious  bool  // one message is read at a time; see crashGuard
-	isFar       bool  // the next read is a far read; see farRows
-	pageRows    int   // number of messages to read in the next page; 0 = pageMin
+	store    *lane.Store
+	lane     int
+	appends  *recentAppends
+	memory   *laneMemory
+	entries  []*lane.Entry
+	nextRead int64 // first sequence number not read
+	// all messages below this number were appended before the next read begins; see applyControl
+	knownEnd    int64
+	hasCaughtUp bool // this session has read the log to its end at least once
+	isAtEnd     bool // the log has no unread messages, as far as is known
+	isCautious  bool // one message is read at a time; see crashGuard
+	isFar       bool // the next read is a far read; see farRows
+	pageRows    int  // number of messages to read in the next page; 0 = pageMin
 
 	dues    *dueCache      // gets the due times of the log's scheduled messages
 	skipped map[int64]bool // by sequence number: messages that were cancelled before they were read
@@ -89,9 +90,11 @@ func (w *readAhead) fillUp(ctx context.Context) error {
 		default:
 		}
 	}
+
 	if w.reading == nil && !w.isAtEnd && len(w.entries) < w.lowWater() {
 		w.startRead(ctx)
 	}
+
 	return nil
 }
 
@@ -101,6 +104,7 @@ func (w *readAhead) awaitRead(ctx context.Context) (bool, error) {
 	if w.reading == nil {
 		return false, nil
 	}
+
 	select {
 	case p := <-w.reading:
 		return true, w.mergePage(p)
@@ -119,10 +123,12 @@ func (w *readAhead) readFar(ctx context.Context) error {
 		if w.reading == nil {
 			w.startRead(ctx)
 		}
+
 		if _, err := w.awaitRead(ctx); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -164,12 +170,14 @@ func (w *readAhead) startRead(ctx context.Context) {
 	case w.isCautious:
 		rows = 1
 	}
+
 	release, thin := func() {}, w.isFar
 	if !thin {
 		if release = w.memory.reservePage(rows); release == nil {
 			release, thin, read = func() {}, true, w.store.ScanLog
 		}
 	}
+
 	from, end, answer := w.nextRead, w.knownEnd, make(chan logPage, 1)
 	share := w.memory.shareOf(pageBytes)
 	w.reading, w.isStale = answer, false
@@ -181,6 +189,7 @@ func (w *readAhead) startRead(ctx context.Context) {
 			trimBodies(page.entries, share)
 			return err
 		})
+
 		answer <- page
 	}()
 }
@@ -191,6 +200,7 @@ func (w *readAhead) mergePage(p logPage) error {
 	if p.err != nil {
 		return p.err
 	}
+
 	bytes, supersede := 0, false
 	for _, e := range p.entries {
 		bytes += e.Message.Size + rowBytes
@@ -198,16 +208,20 @@ func (w *readAhead) mergePage(p logPage) error {
 		if e.Seq() < w.nextRead {
 			continue // takeAppends has added the message already
 		}
+
 		if p.isThin {
 			// frees the memory of the row that was read, because there can be thousands of messages
 			e.DropBody()
 		}
+
 		w.addEntry(e)
 	}
+
 	if len(p.entries) > 0 {
 		w.appends.noteRead(p.entries[len(p.entries)-1].Seq(), w.store.Now())
 		w.pageRows, w.isFar = min(max(pageBytes*len(p.entries)/bytes, pageMin), pageMax), supersede
 	}
+
 	if len(p.entries) < p.asked && w.nextRead < p.end {
 		if len(p.entries) == 0 {
 			return missingRow(w.nextRead)
@@ -215,15 +229,18 @@ func (w *readAhead) mergePage(p logPage) error {
 		w.isAtEnd = true // until the messages before the gap are sent; see onWake and applyControl
 		return nil
 	}
+
 	w.trimBodies()
 	w.hasCaughtUp = w.hasCaughtUp || len(p.entries) < p.asked
 	w.isAtEnd = len(p.entries) < p.asked && !w.isStale
+
 	return nil
 }
 
-// missingRow returns the error for a message that was accepted, and whose row is gone. It ends the session, and the
-// lane stands still until an operator has put the row back or has given the message up: no holder passes over an
-// accepted message, because its row can still come, for example while an account is copied.
+// missingRow returns the error for a message that was accepted, and whose row is gone. It ends the
+// session, and the lane stands still until an operator has put the row back or has given the
+// message up: no holder passes over an accepted message, because its row can still come, for
+// example while an account is copied.
 func missingRow(seq int64) error {
 	return &storage.Error{Op: "read the log", Kind: storage.Other, Index: -1,
 		Code: fmt.Sprintf("message %d of the log has no row", seq)}
@@ -281,11 +298,14 @@ func (w *readAhead) takeAppends() bool {
 	if w.isCautious || !w.hasCaughtUp || len(w.entries) >= pageMax {
 		return false
 	}
+
 	offered := w.appends.takeFrom(w.nextRead, w.store)
 	for _, e := range offered {
 		w.addEntry(e)
 	}
+
 	w.trimBodies()
+
 	return len(offered) > 0
 }
 
@@ -367,9 +387,12 @@ func (r *recentAppends) addMessages(messages []weir.Message) {
 			// the holder read the message before the append had its answer
 			r.foreign = foreignMessage{}
 		}
-		if r.bySeq == nil || len(r.bySeq) >= recentAppendsMax || r.bytes+m.Size > recentAppendsBytes {
+
+		if r.bySeq == nil || len(r.bySeq) >= recentAppendsMax ||
+			r.bytes+m.Size > recentAppendsBytes {
 			r.dropAll()
 		}
+
 		if m.Size <= recentAppendsBytes && r.room.TryAcquire(int64(m.Size)) {
 			r.bySeq[m.ID.Seq] = m
 			r.bytes += m.Size
@@ -409,11 +432,13 @@ func (r *recentAppends) takeFresh() bool {
 func (r *recentAppends) takeFrom(seq int64, store *lane.Store) []*lane.Entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	for s := range r.bySeq {
 		if s < seq {
 			r.dropSeq(s)
 		}
 	}
+
 	var entries []*lane.Entry
 	for ; ; seq++ {
 		m, ok := r.bySeq[seq]

@@ -17,11 +17,13 @@ func TestRecentAppends_ForeignSeenAt(t *testing.T) {
 		act  func(r *recentAppends)
 		want time.Time
 	}{
-		"None":      {func(*recentAppends) {}, time.Time{}},
-		"Own":       {func(r *recentAppends) { r.addMessages(own(7)); r.noteRead(7, now) }, time.Time{}},
-		"OwnIsSeen": {func(r *recentAppends) { r.noteRead(7, now); r.addMessages(own(7)) }, time.Time{}},
-		"Foreign":   {func(r *recentAppends) { r.addMessages(own(6)); r.noteRead(7, now) }, now},
-		"OwnLater":  {func(r *recentAppends) { r.noteRead(7, now); r.addMessages(own(8)) }, now},
+		"None": {func(*recentAppends) {}, time.Time{}},
+		"Own": {func(r *recentAppends) { r.addMessages(own(7)); r.noteRead(7, now) },
+			time.Time{}},
+		"OwnIsSeen": {func(r *recentAppends) { r.noteRead(7, now); r.addMessages(own(7)) },
+			time.Time{}},
+		"Foreign":  {func(r *recentAppends) { r.addMessages(own(6)); r.noteRead(7, now) }, now},
+		"OwnLater": {func(r *recentAppends) { r.noteRead(7, now); r.addMessages(own(8)) }, now},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

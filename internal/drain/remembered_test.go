@@ -12,8 +12,8 @@ import (
 	"weir/internal/weir"
 )
 
-// idCMS is a CMS that answers each request with the result in the field "next". It adds the remembered id of each
-// request to the field "known".
+// idCMS is a CMS that answers each request with the result in the field "next". It adds the
+// remembered id of each request to the field "known".
 type idCMS struct {
 	mu    sync.Mutex
 	next  weir.Result
@@ -40,7 +40,8 @@ func (m *idCMS) listKnown() []string {
 }
 
 func newDeliveredResult(id string) weir.Result {
-	return weir.Result{Outcome: weir.OutcomeDelivered, Status: 200, RememberedID: id, StartedAt: time.Now()}
+	return weir.Result{Outcome: weir.OutcomeDelivered, Status: 200, RememberedID: id,
+		StartedAt: time.Now()}
 }
 
 func withRemembering(c *drain.Config) {
@@ -78,7 +79,9 @@ func TestDrainer_RemembersTheIDOfAKey(t *testing.T) {
 		w.deliverOne(second)
 		second.close(t)
 		w.deliverOne(w.start(withRemembering))
-		if got, want := m.listKnown(), []string{"", "7", "", "7", "7", "8", "", ""}; !slices.Equal(got, want) {
+
+		if got, want := m.listKnown(), []string{"", "7", "", "7", "7", "8", "", ""}; !slices.Equal(
+			got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	})
@@ -97,37 +100,47 @@ func TestDrainer_ForgetsTheIDOfAKey(t *testing.T) {
 		if err != nil || id != "7" {
 			t.Fatalf("got %q, %v, want the id 7", id, err)
 		}
+
 		p.Wake(0)
-		time.Sleep(2 * time.Second) // the holder still has the lane, and reads requests once a second
+
+		// the holder still has the lane, and reads requests once a second
+		time.Sleep(2 * time.Second)
 		w.deliverOne(p)
+
 		for range 2 { // the id is forgotten, so another request finds no id
 			if _, err := w.store.Requests().ForgetRemembered(t.Context(), "a",
 				"article"); weir.KindOf(err) != weir.NotFound {
 				t.Errorf("got %v, want NotFound", err)
 			}
 		}
+
 		if got, want := m.listKnown(), []string{"", "7", ""}; !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
+
 		if got := append(w.rowKeys("w_"), w.rowKeys("c_")...); len(got) != 0 {
 			t.Errorf("got rows %v, want neither a request nor an id", got)
 		}
 	})
 }
 
-// The holder remembers an item's id even if the attempt failed, because the attempt may have created the item.
+// The holder remembers an item's id even if the attempt failed, because the attempt may have
+// created the item.
 func TestDrainer_RemembersTheIDOfAFailedAttempt(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		m := &idCMS{next: weir.Result{Outcome: weir.OutcomeRetry, Status: 500, RememberedID: "7"}}
 		w.cms.setAnswer(m.Send)
 		w.post("a", "x")
 		p := w.start(withRemembering, func(c *drain.Config) {
-			c.Backoff.Steps = []time.Duration{time.Second} // with a random backoff the retry could come before setNext
+			// with a random backoff the retry could come before setNext
+			c.Backoff.Steps = []time.Duration{time.Second}
 		})
+
 		p.Wake(0)
 		for len(m.listKnown()) == 0 {
 			time.Sleep(10 * time.Millisecond)
 		}
+
 		m.setNext(newDeliveredResult(""))
 		w.waitUntilEmpty(time.Minute)
 		if got, want := m.listKnown(), []string{"", "7"}; !slices.Equal(got, want) {
@@ -136,7 +149,8 @@ func TestDrainer_RemembersTheIDOfAFailedAttempt(t *testing.T) {
 	})
 }
 
-// The id and the outcome are written in one transaction. If that transaction fails, storage has neither.
+// The id and the outcome are written in one transaction. If that transaction fails, storage has
+// neither.
 func TestDrainer_RemembersNothingWithoutTheCommit(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		m := &idCMS{next: newDeliveredResult("7")}
@@ -150,10 +164,12 @@ func TestDrainer_RemembersNothingWithoutTheCommit(t *testing.T) {
 			}
 			return storagetest.Fault{}
 		})
+
 		first.Wake(0)
 		for len(m.listKnown()) == 0 {
 			time.Sleep(10 * time.Millisecond)
 		}
+
 		first.kill()
 		m.setNext(newDeliveredResult("8"))
 		second := w.start(withRemembering)
@@ -178,6 +194,7 @@ func TestDrainer_ReadsNoIDsUnlessAContractRemembers(t *testing.T) {
 			}
 			return storagetest.Fault{}
 		})
+
 		w.deliverOne(p)
 		if gets != 0 {
 			t.Errorf("got %d reads of single rows, want none", gets)

@@ -12,8 +12,8 @@ import (
 	"weir/internal/weir"
 )
 
-// The decision about a replay depends on the last delivery of the key. In these cases a holder could overlook a
-// delivery, or compare a wrong version.
+// The decision about a replay depends on the last delivery of the key. In these cases a holder
+// could overlook a delivery, or compare a wrong version.
 func TestDrainer_ReplayKnows(t *testing.T) {
 	t.Run("MessageThatDiedUnderAnotherHolder", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
@@ -33,6 +33,7 @@ func TestDrainer_ReplayKnows(t *testing.T) {
 			w.expectReplayRefused(first, second.String())
 		})
 	})
+
 	t.Run("LateRetryIsNotTheNewest", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			m := w.answerByBody("dead")
@@ -47,10 +48,12 @@ func TestDrainer_ReplayKnows(t *testing.T) {
 			if got := w.sentBodies(); !slices.Equal(got, []string{"late", "dead", "last", "late"}) {
 				t.Errorf("sent %v, want [late dead last late]", got)
 			}
+
 			w.expectReplayRefused(dead, last.String())
 			w.expectCounts(lane.Counts{Delivered: 2, Dead: 1}, late, dead, last)
 		})
 	})
+
 	t.Run("CorrectedVersionWins", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			w.answerByBody("1")
@@ -61,7 +64,8 @@ func TestDrainer_ReplayKnows(t *testing.T) {
 			newer := w.postVersion("a", "2")
 			p.Wake(0)
 			w.waitUntilIdle()
-			w.replay(old, lane.ReplayOptions{Force: true, Edit: &lane.Edit{Body: []byte("3"), Version: "3"}})
+			w.replay(old, lane.ReplayOptions{Force: true,
+				Edit: &lane.Edit{Body: []byte("3"), Version: "3"}})
 			p.Wake(0)
 			w.waitUntilIdle()
 			w.expectCounts(lane.Counts{Delivered: 2}, old, newer)
@@ -69,8 +73,8 @@ func TestDrainer_ReplayKnows(t *testing.T) {
 	})
 }
 
-// A replay is requested while the CMS works on a later message of the key. The holder refuses the replay, even if it
-// reads the request before it has committed the delivery of the later message.
+// A replay is requested while the CMS works on a later message of the key. The holder refuses the
+// replay, even if it reads the request before it has committed the delivery of the later message.
 func TestDrainer_ReplayBesideACommit(t *testing.T) {
 	for i := range 20 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
@@ -88,12 +92,14 @@ func TestDrainer_ReplayBesideACommit(t *testing.T) {
 					}
 					return answerAfter(20*time.Millisecond, 200)(ctx, d)
 				})
+
 				for n := range 80 {
 					if n == 3*i {
 						w.post("a", "2")
 					}
 					w.post(fmt.Sprint(n), "other")
 				}
+
 				p.Wake(0)
 				w.waitUntilIdle()
 				if st := w.status(first); st.Stage != weir.Dead || st.ReplayRefused == "" {
@@ -104,8 +110,8 @@ func TestDrainer_ReplayBesideACommit(t *testing.T) {
 	}
 }
 
-// A key has three messages to send: a replayed message, a message of the log and a due message. The holder sends them
-// in this order.
+// A key has three messages to send: a replayed message, a message of the log and a due message. The
+// holder sends them in this order.
 func TestDrainer_ReplayBeforeADueMessage(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		m := w.answerByBody("1")
@@ -119,6 +125,7 @@ func TestDrainer_ReplayBeforeADueMessage(t *testing.T) {
 		for i := range 5 {
 			w.post(fmt.Sprint(i), "other")
 		}
+
 		w.post("a", "2")
 		p.Wake(0)
 		time.Sleep(5 * time.Second)

@@ -27,11 +27,13 @@ func TestDrainer_ReplayEdited(t *testing.T) {
 
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(func(ctx context.Context, d weir.Delivery) weir.Result {
-			if string(d.Message.Body) == "good" && d.Message.ContentType == "text/xml" && d.Message.Version == "4" {
+			if string(d.Message.Body) == "good" && d.Message.ContentType == "text/xml" &&
+				d.Message.Version == "4" {
 				return answerAfter(time.Millisecond, 200)(ctx, d)
 			}
 			return newAnswer(422)
 		})
+
 		p := w.start()
 		id := w.post("a", "bad", func(m *weir.Message) {
 			m.Version, m.Shown = "3", map[string]string{"title": "first"}
@@ -41,29 +43,38 @@ func TestDrainer_ReplayEdited(t *testing.T) {
 		if got := w.status(id).Message.Shown["title"]; got != "first" {
 			t.Errorf("the message shows %q, want first", got)
 		}
+
 		edit := func(body []byte, note string) {
 			t.Helper()
 			w.replay(
 				id,
-				lane.ReplayOptions{Edit: &lane.Edit{Body: body, ContentType: "text/xml", Version: "4", Note: note,
-					Shown: map[string]string{"title": note}}},
+				lane.ReplayOptions{Edit: &lane.Edit{Body: body, ContentType: "text/xml",
+					Version: "4", Note: note, Shown: map[string]string{"title": note}}},
 			)
+
 			p.Wake(0)
 			time.Sleep(time.Second)
 		}
-		if _, err := w.store.Messages().LoadEditedMessage(t.Context(), id); weir.KindOf(err) != weir.NotFound {
+
+		if _, err := w.store.Messages().LoadEditedMessage(t.Context(), id); weir.KindOf(err) !=
+			weir.NotFound {
 			t.Errorf("edited already: %v, want an error of kind NotFound", err)
 		}
+
 		edit(noise(1, 100<<10), "large")
 		edit(noise(2, 100<<10), "large too")
+
 		if got, err := w.store.Messages().LoadEditedMessage(t.Context(), id); err != nil ||
 			!bytes.Equal(got.Body, noise(2, 100<<10)) ||
 			got.Size != 100<<10 {
-			t.Errorf("got another body of %d bytes, %v, want the edited one of 100 KiB", len(got.Body), err)
+			t.Errorf("got another body of %d bytes, %v, want the edited one of 100 KiB",
+				len(got.Body), err)
 		}
+
 		if n := w.countBlobs(); n != 1 {
 			t.Errorf("%d blobs, want that of the last edit", n)
 		}
+
 		edit([]byte("good"), "a title")
 		st := w.status(id)
 		if st.Message.Edition != 3 || st.Stage != weir.Delivered || st.EditNote != "a title" ||
@@ -73,30 +84,36 @@ func TestDrainer_ReplayEdited(t *testing.T) {
 			t.Errorf("got %+v, want Edition 3, Stage delivered, EditNote \"a title\", an EditedAt, Replays 3 and "+
 				"Version 4", st)
 		}
+
 		if got := st.Message.Shown["title"]; got != "a title" {
 			t.Errorf("the edited message shows %q, want that of its edit", got)
 		}
+
 		edited, err := w.store.Messages().LoadEditedMessage(t.Context(), id)
 		if err != nil || string(edited.Body) != "good" || edited.ContentType != "text/xml" {
 			t.Errorf("got %+v, %v, want Body good, ContentType text/xml and no error", edited, err)
 		}
+
 		accepted, err := w.store.Messages().LoadMessage(t.Context(), id)
-		if err != nil || string(accepted.Body) != "bad" || accepted.ContentType != "application/xml" ||
+		if err != nil || string(accepted.Body) != "bad" ||
+			accepted.ContentType != "application/xml" ||
 			accepted.Version != "3" ||
 			accepted.Size != 3 ||
 			accepted.Edition != 0 {
 			t.Errorf("got %+v, %v, want Body bad, ContentType application/xml, Version 3, Size 3, Edition 0 and no "+
 				"error", accepted, err)
 		}
+
 		if n := w.countBlobs(); n != 0 {
 			t.Errorf("%d blobs are left, want 0", n)
 		}
+
 		w.expectCounts(lane.Counts{Delivered: 1}, id)
 	})
 }
 
-// A body that an edit replaces is kept until the edit is committed. If the holder dies before that commit, the
-// message's row still names the old body.
+// A body that an edit replaces is kept until the edit is committed. If the holder dies before that
+// commit, the message's row still names the old body.
 func TestDrainer_ReplayEditedCrash(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.answerByBody("bad", newNoise(100<<10, 1))
@@ -107,11 +124,14 @@ func TestDrainer_ReplayEditedCrash(t *testing.T) {
 		edit := func(seed int) {
 			w.replay(
 				id,
-				lane.ReplayOptions{Edit: &lane.Edit{Body: []byte(newNoise(100<<10, seed)), ContentType: "text/xml"}},
+				lane.ReplayOptions{Edit: &lane.Edit{Body: []byte(newNoise(100<<10, seed)),
+					ContentType: "text/xml"}},
 			)
+
 			p.Wake(0)
 			time.Sleep(time.Second)
 		}
+
 		edit(1)
 		p.faults.Set(func(c storagetest.Call) storagetest.Fault {
 			if isTail(c) {
@@ -119,11 +139,14 @@ func TestDrainer_ReplayEditedCrash(t *testing.T) {
 			}
 			return storagetest.Fault{}
 		})
+
 		edit(2)
 		p.kill()
+
 		if got, err := w.store.Messages().LoadEditedMessage(t.Context(), id); err != nil ||
 			string(got.Body) != newNoise(100<<10, 1) {
-			t.Errorf("got another body of %d bytes, %v, want the edited one of 100 KiB", len(got.Body), err)
+			t.Errorf("got another body of %d bytes, %v, want the edited one of 100 KiB",
+				len(got.Body), err)
 		}
 	})
 }
@@ -137,10 +160,12 @@ func (w *world) countBlobs() int {
 	return len(page.Infos)
 }
 
-// A replay is granted exactly once, even if its commit fails and the holder dies. In the case Lost the commit is not
-// written. In the case AnswerLost the commit is written, but storage's answer is lost.
+// A replay is granted exactly once, even if its commit fails and the holder dies. In the case Lost
+// the commit is not written. In the case AnswerLost the commit is written, but storage's answer is
+// lost.
 func TestDrainer_ReplayCrash(t *testing.T) {
-	faults := map[string]storagetest.FaultKind{"Lost": storagetest.FailBefore, "AnswerLost": storagetest.FailAfter}
+	faults := map[string]storagetest.FaultKind{"Lost": storagetest.FailBefore,
+		"AnswerLost": storagetest.FailAfter}
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
@@ -163,8 +188,10 @@ func TestDrainer_ReplayCrash(t *testing.T) {
 						go a.kill()
 						return storagetest.Fault{Kind: fault}
 					}
+
 					return storagetest.Fault{}
 				})
+
 				w.replay(first, lane.ReplayOptions{})
 				a.Wake(0)
 				time.Sleep(10 * time.Second)
@@ -175,9 +202,11 @@ func TestDrainer_ReplayCrash(t *testing.T) {
 				if got := w.listDelivered("a"); !slices.Equal(got, []string{"1", "2"}) {
 					t.Errorf("delivered %v, want [1 2]", got)
 				}
+
 				if st := w.status(first); st.Message.Replays != 1 {
 					t.Errorf("got %+v, want Replays 1", st)
 				}
+
 				w.expectCounts(lane.Counts{Delivered: 2}, first, second)
 			})
 		})

@@ -19,7 +19,9 @@ func TestDrainer_ReplayOrder_OfOneThatWasScheduled(t *testing.T) {
 		scheduled := w.post("a", "due", withDueTime(time.Now().Add(10*time.Second)))
 		before := w.post("a", "before")
 		p.Wake(0)
-		time.Sleep(15 * time.Second) // "before" is delivered, "due" is dead, and the key has no later message
+
+		// "before" is delivered, "due" is dead, and the key has no later message
+		time.Sleep(15 * time.Second)
 		m.setStatus("behind", 500)
 		behind := w.post("a", "behind")
 		p.Wake(0)
@@ -27,12 +29,16 @@ func TestDrainer_ReplayOrder_OfOneThatWasScheduled(t *testing.T) {
 		for _, body := range []string{"due", "behind"} {
 			m.setStatus(body, 200)
 		}
+
 		w.replay(scheduled, lane.ReplayOptions{})
 		p.Wake(0)
 		w.waitUntilIdle()
-		if got := w.sentBodies(); !slices.Equal(got, []string{"before", "due", "behind", "due", "behind"}) {
+
+		if got := w.sentBodies(); !slices.Equal(got,
+			[]string{"before", "due", "behind", "due", "behind"}) {
 			t.Errorf("sent %v, want [before due behind due behind]", got)
 		}
+
 		w.expectCounts(lane.Counts{Delivered: 3}, scheduled, before, behind)
 	})
 }
@@ -100,6 +106,7 @@ func TestDrainer_ReplayOrder_AnOlderVersionBecomesSuperseded(t *testing.T) {
 		if st := w.status(old); st.Stage != weir.Superseded || st.SupersededBy != newer.String() {
 			t.Errorf("got %+v, want Stage superseded and SupersededBy %v", st, newer.String())
 		}
+
 		w.expectCounts(lane.Counts{Delivered: 1, Superseded: 1}, old, newer)
 	})
 }
@@ -115,6 +122,7 @@ func TestDrainer_ReplayOrder_CostsNothingWithoutDeadMessages(t *testing.T) {
 			}
 			return storagetest.Fault{}
 		}
+
 		p.faults.Set(count)
 		trickle := func(bodies ...string) {
 			for _, body := range bodies {
@@ -123,17 +131,22 @@ func TestDrainer_ReplayOrder_CostsNothingWithoutDeadMessages(t *testing.T) {
 				time.Sleep(time.Minute) // so that the holder hands the lane over
 			}
 		}
+
 		trickle("1", "2", "3", "bad", "4", "5")
+
 		if got := w.rowKeys("l_"); len(got) != 0 || looks != 0 {
 			t.Errorf("the holder that saw the message die wrote the rows %v and made %d reads, want none and 0",
 				got, looks)
 		}
+
 		p.close(t)
 		p = w.start()
 		p.faults.Set(count)
 		trickle("6", "7", "8")
+
 		if got := w.rowKeys("l_"); len(got) != 0 || looks != 1 {
-			t.Errorf("the next holder wrote the rows %v and made %d reads, want none and 1", got, looks)
+			t.Errorf("the next holder wrote the rows %v and made %d reads, want none and 1",
+				got, looks)
 		}
 	})
 }
@@ -153,14 +166,18 @@ func TestDrainer_ReplayOrder_WithMoreDeadKeysThanAreTracked(t *testing.T) {
 					},
 				)
 			}
+
 			if _, err := table.Transact(t.Context(), "1.0", ops); err != nil {
 				t.Fatal(err)
 			}
 		}
-		merge := storage.Op{Kind: storage.Merge, Key: "!tail", Values: map[string]any{"Dead": int64(1)}}
+
+		merge := storage.Op{Kind: storage.Merge, Key: "!tail",
+			Values: map[string]any{"Dead": int64(1)}}
 		if _, err := table.Transact(t.Context(), "1.0", []storage.Op{merge}); err != nil {
 			t.Fatal(err)
 		}
+
 		w.post("a", "1")
 		p := w.start()
 		p.Wake(0)

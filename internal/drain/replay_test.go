@@ -15,7 +15,8 @@ import (
 	"weir/internal/weir"
 )
 
-// answersByBody has the status of the CMS's answer for each body. For a body without an entry the status is 200.
+// answersByBody has the status of the CMS's answer for each body. For a body without an entry the
+// status is 200.
 type answersByBody struct {
 	mu     sync.Mutex
 	status map[string]int
@@ -27,19 +28,21 @@ func (m *answersByBody) setStatus(body string, status int) {
 	m.status[body] = status
 }
 
-// answerByBody makes the CMS answer 422 to the given bodies, and 200 to all others. The test can change the returned
-// answers.
+// answerByBody makes the CMS answer 422 to the given bodies, and 200 to all others. The test can
+// change the returned answers.
 func (w *world) answerByBody(rejected ...string) *answersByBody {
 	m := &answersByBody{status: map[string]int{}}
 	for _, body := range rejected {
 		m.setStatus(body, 422)
 	}
+
 	w.cms.setAnswer(func(ctx context.Context, d weir.Delivery) weir.Result {
 		m.mu.Lock()
 		status := m.status[string(d.Message.Body)]
 		m.mu.Unlock()
 		return answerAfter(10*time.Millisecond, max(status, 200))(ctx, d)
 	})
+
 	return m
 }
 
@@ -68,8 +71,8 @@ func (w *world) expectReplayRefused(id weir.ID, because string) {
 	}
 }
 
-// expectCounts checks that tail has these counts, and that the messages with these ids have stages that add up to the
-// same counts.
+// expectCounts checks that tail has these counts, and that the messages with these ids have stages
+// that add up to the same counts.
 func (w *world) expectCounts(want lane.Counts, ids ...weir.ID) {
 	w.t.Helper()
 	var n lane.Counts
@@ -87,6 +90,7 @@ func (w *world) expectCounts(want lane.Counts, ids ...weir.ID) {
 			n.Discarded++
 		}
 	}
+
 	if got := w.control().Tail.Counts; got != want || n != want {
 		w.t.Errorf("got counts %+v in tail and %+v of the stages, want %+v", got, n, want)
 	}
@@ -96,10 +100,12 @@ func (w *world) expectCounts(want lane.Counts, ids ...weir.ID) {
 func (w *world) waitUntilIdle() {
 	w.t.Helper()
 	for range 600 {
-		if time.Sleep(100 * time.Millisecond); !w.control().HasRequests() && w.control().WaitingCount() == 0 {
+		if time.Sleep(100 * time.Millisecond); !w.control().HasRequests() &&
+			w.control().WaitingCount() == 0 {
 			return
 		}
 	}
+
 	w.t.Fatalf("got %+v, want the lane idle", w.control())
 }
 
@@ -111,9 +117,11 @@ func (w *world) rowKeys(prefix string) (keys []string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	for _, r := range page.Rows {
 		keys = append(keys, r.Key)
 	}
+
 	return keys
 }
 
@@ -131,23 +139,31 @@ func TestDrainer_Replay_BeforeWaitingMessages(t *testing.T) {
 		w.replay(first, lane.ReplayOptions{})
 		p.Wake(0)
 		time.Sleep(time.Second)
-		if st := w.status(first); st.Stage != weir.Delivered || st.Message.Replays != 1 || st.AttemptCount != 2 ||
+
+		if st := w.status(first); st.Stage != weir.Delivered || st.Message.Replays != 1 ||
+			st.AttemptCount != 2 ||
 			len(st.Attempts) != 2 ||
 			st.ReplayRefused != "" {
 			t.Errorf("got %+v, want Stage delivered, Replays 1, AttemptCount 2, 2 Attempts and no ReplayRefused", st)
 		}
+
 		if st := w.status(second); st.Stage != weir.Retrying {
 			t.Errorf("got %+v of the second, want it %s before its time", st, weir.Retrying)
 		}
+
 		w.waitUntilIdle()
 		if got := w.sentBodies(); !slices.Equal(got, []string{"1", "2", "1", "2", "3"}) {
 			t.Errorf("sent %v, want [1 2 1 2 3]", got)
 		}
+
 		if log := w.cms.listRequests(); log[3].at.Sub(log[1].at) < 20*time.Second ||
 			log[3].at.Sub(log[1].at) > 21*time.Second {
-			t.Errorf("the second was tried again after %s, want 20s to 21s", log[3].at.Sub(log[1].at))
+			t.Errorf("the second was tried again after %s, want 20s to 21s",
+				log[3].at.Sub(log[1].at))
 		}
+
 		w.expectCounts(lane.Counts{Delivered: 3}, first, second, third)
+
 		if rows := append(w.rowKeys("x_"), append(w.rowKeys("b_"), append(w.rowKeys("r_"),
 			w.rowKeys("w_")...)...)...); len(rows) > 0 {
 			t.Errorf("got the rows %v, want none left", rows)
@@ -167,13 +183,16 @@ func TestDrainer_Replay_SeveralInTheirOrderBehindARetry(t *testing.T) {
 		for _, body := range []string{"1", "2", "3"} {
 			m.setStatus(body, 200)
 		}
+
 		w.replay(three, lane.ReplayOptions{})
 		w.replay(two, lane.ReplayOptions{})
 		p.Wake(0)
 		w.waitUntilIdle()
+
 		if got := w.sentBodies(); !slices.Equal(got, []string{"1", "2", "3", "2", "3", "1"}) ||
 			w.control().Tail.Counts.Delivered != 3 {
-			t.Errorf("sent %v, %+v, want [1 2 3 2 3 1] and Delivered 3", got, w.control().Tail.Counts)
+			t.Errorf("sent %v, %+v, want [1 2 3 2 3 1] and Delivered 3", got,
+				w.control().Tail.Counts)
 		}
 	})
 }
@@ -213,21 +232,28 @@ func TestDrainer_Replay_ForcedWhileAnUnforcedOneWaits(t *testing.T) {
 		second := w.post("a", "2")
 		p.Wake(0)
 		time.Sleep(time.Second) // the CMS works on the second message
+
 		for range 2 {
 			w.replay(first, lane.ReplayOptions{})
 			w.replay(first, lane.ReplayOptions{Force: true})
 		}
+
 		if rows := w.rowKeys("w_"); len(rows) != 2 {
 			t.Errorf("got the requests %v, want 2 rows", rows)
 		}
+
 		p.Wake(0)
 		time.Sleep(10 * time.Second)
-		if st := w.status(first); st.Stage != weir.Delivered || st.ReplayRefused != "" || st.Message.Replays != 1 {
+
+		if st := w.status(first); st.Stage != weir.Delivered || st.ReplayRefused != "" ||
+			st.Message.Replays != 1 {
 			t.Errorf("got %+v, want Stage delivered, no ReplayRefused and Replays 1", st)
 		}
+
 		if rows := w.rowKeys("w_"); len(rows) != 0 {
 			t.Errorf("got the requests %v, want 0 rows", rows)
 		}
+
 		w.expectCounts(lane.Counts{Delivered: 2}, first, second)
 	})
 }
@@ -244,25 +270,36 @@ func TestDrainer_Replay_RefusedByTheHolder(t *testing.T) {
 		p.Wake(0)
 		time.Sleep(time.Second) // the CMS works on the second message
 		w.replay(first, lane.ReplayOptions{})
-		if st, err := w.store.Requests().Replay(t.Context(), first, lane.ReplayOptions{}); err != nil ||
+
+		if st, err := w.store.Requests().Replay(t.Context(), first, lane.ReplayOptions{}); err !=
+			nil ||
 			st.Stage != weir.Dead ||
 			len(w.rowKeys("w_")) != 1 {
-			t.Errorf("Replay again = %+v, %v, requests %v; want it dead, no error, one", st, err, w.rowKeys("w_"))
+			t.Errorf("Replay again = %+v, %v, requests %v; want it dead, no error, one", st, err,
+				w.rowKeys("w_"))
 		}
+
 		edit := lane.ReplayOptions{Edit: &lane.Edit{Body: []byte("x")}}
-		if _, err := w.store.Requests().Replay(t.Context(), first, edit); weir.KindOf(err) != weir.Conflict {
+		if _, err := w.store.Requests().Replay(t.Context(), first, edit); weir.KindOf(err) !=
+			weir.Conflict {
 			t.Errorf("Replay with an edit while a replay waits = %v, want %v", err, weir.Conflict)
 		}
+
 		p.Wake(0)
 		time.Sleep(10 * time.Second)
 		st := w.status(first)
-		if st.Stage != weir.Dead || !strings.Contains(st.ReplayRefused, second.String()) || st.Message.Replays != 0 {
-			t.Errorf("got %+v, want Stage dead, %q in ReplayRefused and Replays 0", st, second.String())
+		if st.Stage != weir.Dead || !strings.Contains(st.ReplayRefused, second.String()) ||
+			st.Message.Replays != 0 {
+			t.Errorf("got %+v, want Stage dead, %q in ReplayRefused and Replays 0", st,
+				second.String())
 		}
-		if got := w.sentBodies(); !slices.Equal(got, []string{"1", "2"}) || len(w.rowKeys("w_")) != 0 ||
+
+		if got := w.sentBodies(); !slices.Equal(got, []string{"1", "2"}) ||
+			len(w.rowKeys("w_")) != 0 ||
 			w.control().HasRequests() {
 			t.Errorf("sent %v, requests %v, want [1 2] and none", got, w.rowKeys("w_"))
 		}
+
 		w.expectCounts(lane.Counts{Delivered: 1, Dead: 1}, first, second)
 	})
 }
@@ -275,6 +312,7 @@ func TestDrainer_Replay_AttemptsAreCountedAnew(t *testing.T) {
 			c.Attempts, c.Backoff.Steps = 2, []time.Duration{time.Second,
 				time.Minute}
 		})
+
 		id := w.post("a", "1")
 		p.Wake(0)
 		w.waitUntilIdle()
@@ -282,12 +320,17 @@ func TestDrainer_Replay_AttemptsAreCountedAnew(t *testing.T) {
 		p.Wake(0)
 		time.Sleep(3 * time.Second)
 		st := w.status(id)
-		if st.Stage != weir.Dead || st.AttemptCount != 4 || st.Message.Replays != 1 || len(st.Attempts) != 4 ||
+		if st.Stage != weir.Dead || st.AttemptCount != 4 || st.Message.Replays != 1 ||
+			len(st.Attempts) != 4 ||
 			st.Attempts[3].Number != 4 {
-			t.Errorf("got %+v, want Stage dead, AttemptCount 4, Replays 1, 4 Attempts and Number 4", st)
+			t.Errorf("got %+v, want Stage dead, AttemptCount 4, Replays 1, 4 Attempts and Number 4",
+				st)
 		}
+
 		w.expectCounts(lane.Counts{Dead: 1}, id)
-		if rows, _, err := (lists.Reader{Store: w.store}).ReadDead(t.Context(), 0, 0, 10); err != nil ||
+
+		if rows, _, err := (lists.Reader{Store: w.store}).ReadDead(t.Context(), 0, 0, 10); err !=
+			nil ||
 			len(rows) != 1 {
 			t.Errorf("got %v, %v, want 1 row and no error", rows, err)
 		}
@@ -308,6 +351,7 @@ func TestDrainer_Replay_CancelledWhileItWaits(t *testing.T) {
 		if _, err := w.store.Requests().Cancel(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
+
 		p.Wake(0)
 		w.waitUntilIdle()
 		w.expectCounts(lane.Counts{Cancelled: 1}, id)

@@ -26,14 +26,14 @@ func (f *fakeDueMover) finishWrites(context.Context) error {
 
 func (f *fakeDueMover) invalidateDueTimes() { f.invalidated++ }
 
-// newHandler returns a requestHandler that has read head's present request number. It also returns the handler's due
-// mover.
+// newHandler returns a requestHandler that has read head's present request number. It also returns
+// the handler's due mover.
 func (p *sessionParts) newHandler() (*requestHandler, *fakeDueMover) {
 	due := &fakeDueMover{}
-	braked := &brakedMessages{laneScope: p.laneScope, brakes: newBrakes(0, 0, Backoff{}), keys: p.keys,
-		journal: p.journal}
-	return &requestHandler{laneScope: p.laneScope, journal: p.journal, readAhead: p.readAhead, keys: p.keys,
-		braked:  braked,
+	braked := &brakedMessages{laneScope: p.laneScope, brakes: newBrakes(0, 0, Backoff{}),
+		keys: p.keys, journal: p.journal}
+	return &requestHandler{laneScope: p.laneScope, journal: p.journal, readAhead: p.readAhead,
+		keys: p.keys, braked: braked,
 		breaker: p.breaker, guard: p.guard, history: p.history, due: due,
 		seen: p.readControl().Head.RequestSeq}, due
 }
@@ -45,10 +45,12 @@ func (p *sessionParts) handleAll() {
 	if err := h.handleNew(p.t.Context()); err != nil {
 		p.t.Fatalf("handleNew: %v", err)
 	}
+
 	if h.hasNew() || due.finished == 0 || due.invalidated != 1 {
 		p.t.Errorf("after handleNew: new requests %t, moves finished %d times, due times read anew %d times; "+
 			"want none, at least once, and once", h.hasNew(), due.finished, due.invalidated)
 	}
+
 	left, err := p.store.DeliveryState().PendingRequests(p.t.Context(), 0, 1)
 	if err != nil || len(left) > 0 {
 		p.t.Errorf("got the requests %v (%v), want none left", left, err)
@@ -80,27 +82,33 @@ func TestRequestHandler_NothingNew(t *testing.T) {
 	}
 }
 
-// A request can cancel a message in the read-ahead, and a message that was not read yet. A final message keeps its
-// stage.
+// A request can cancel a message in the read-ahead, and a message that was not read yet. A final
+// message keeps its stage.
 func TestRequestHandler_CancelFromLog(t *testing.T) {
 	runWithParts(t, func(t *testing.T, p *sessionParts) {
 		ids := p.appendMessages("a", "b", "c")
 		entries := p.readLog()
-		ids = append(ids, p.appendMessages("d", "e")...) // these two messages are not in the read-ahead
+
+		// these two messages are not in the read-ahead
+		ids = append(ids, p.appendMessages("d", "e")...)
 		p.requestCancel(ids[0], ids[1], ids[3])
 		p.commitFinal(entries[1], weir.Delivered)
 		p.handleAll()
-		p.expectStages(ids, weir.Cancelled, weir.Delivered, weir.Queued, weir.Cancelled, weir.Queued)
-		if len(p.readAhead.entries) != 1 || p.readAhead.entries[0] != entries[2] || !p.readAhead.skipped[4] {
-			t.Errorf("got the read-ahead %v, skipped %v; want message 3 alone, and 4 skipped", p.readAhead.entries,
-				p.readAhead.skipped)
+		p.expectStages(ids, weir.Cancelled, weir.Delivered, weir.Queued, weir.Cancelled,
+			weir.Queued)
+
+		if len(p.readAhead.entries) != 1 || p.readAhead.entries[0] != entries[2] ||
+			!p.readAhead.skipped[4] {
+			t.Errorf("got the read-ahead %v, skipped %v; want message 3 alone, and 4 skipped",
+				p.readAhead.entries, p.readAhead.skipped)
 		}
+
 		p.finals.expectFinals(t, weir.Cancelled, weir.Cancelled)
 	})
 }
 
-// A block waits for the retry of one message. If that message is cancelled, the next message of the block can be sent
-// at once. If another message of the block is cancelled, the block still waits.
+// A block waits for the retry of one message. If that message is cancelled, the next message of the
+// block can be sent at once. If another message of the block is cancelled, the block still waits.
 func TestRequestHandler_CancelHeld(t *testing.T) {
 	for name, c := range map[string]struct {
 		cancelled int // index of the message
@@ -116,13 +124,17 @@ func TestRequestHandler_CancelHeld(t *testing.T) {
 				if stage := p.readStatus(ids[c.cancelled]).Stage; stage != weir.Cancelled {
 					t.Errorf("got the stage %s, want cancelled", stage)
 				}
+
 				if waits := k.NextAt.Equal(retryAt); waits != c.waits || k.HeldCount != 2 {
-					t.Errorf("the block waits for the retry: %t, with %d messages; want %t, 2", waits, k.HeldCount,
-						c.waits)
+					t.Errorf("the block waits for the retry: %t, with %d messages; want %t, 2",
+						waits, k.HeldCount, c.waits)
 				}
+
 				stored, err := p.store.DeliveryState().ReadBlocks(t.Context(), 0)
-				if err != nil || len(stored) != 1 || stored[0].HeldCount != 2 || !stored[0].NextAt.Equal(k.NextAt) {
-					t.Errorf("got the stored blocks %+v (%v), want one like %+v", stored, err, k.KeyBlock)
+				if err != nil || len(stored) != 1 || stored[0].HeldCount != 2 ||
+					!stored[0].NextAt.Equal(k.NextAt) {
+					t.Errorf("got the stored blocks %+v (%v), want one like %+v", stored, err,
+						k.KeyBlock)
 				}
 			})
 		})
@@ -137,9 +149,12 @@ func TestRequestHandler_CancelAllHeld(t *testing.T) {
 		p.requestCancel(ids...)
 		p.handleAll()
 		p.expectStages(ids, weir.Cancelled, weir.Cancelled)
-		if stored, err := p.store.DeliveryState().ReadBlocks(t.Context(), 0); err != nil || len(stored) != 0 ||
+
+		if stored, err := p.store.DeliveryState().ReadBlocks(t.Context(), 0); err != nil ||
+			len(stored) != 0 ||
 			len(p.keys.byID) != 0 {
-			t.Errorf("got the blocks %+v (%v) and %d in memory, want none", stored, err, len(p.keys.byID))
+			t.Errorf("got the blocks %+v (%v) and %d in memory, want none", stored, err,
+				len(p.keys.byID))
 		}
 	})
 }
@@ -151,7 +166,9 @@ func TestRequestHandler_Pages(t *testing.T) {
 		p.readLog()
 		p.requestCancel(ids...)
 		p.handleAll()
-		if got := p.readControl().Tail.Counts.Cancelled; got != int64(len(ids)) || len(p.readAhead.entries) != 0 {
+
+		if got := p.readControl().Tail.Counts.Cancelled; got != int64(len(ids)) ||
+			len(p.readAhead.entries) != 0 {
 			t.Errorf("got %d cancelled and %d left in the read-ahead, want all %d cancelled", got,
 				len(p.readAhead.entries), len(ids))
 		}
@@ -176,8 +193,8 @@ func TestRequestHandler_Replay(t *testing.T) {
 	})
 }
 
-// The holder refuses an unforced replay if a later message of the key was delivered after the request was made. It
-// grants a forced replay.
+// The holder refuses an unforced replay if a later message of the key was delivered after the
+// request was made. It grants a forced replay.
 func TestRequestHandler_ReplayBehindADelivery(t *testing.T) {
 	for name, force := range map[string]bool{"Refused": false, "Forced": true} {
 		t.Run(name, func(t *testing.T) {
@@ -189,7 +206,8 @@ func TestRequestHandler_ReplayBehindADelivery(t *testing.T) {
 				p.commitFinal(entries[1], weir.Delivered)
 				p.handleAll()
 				status := p.readStatus(ids[0])
-				isRefused := status.Stage == weir.Dead && strings.Contains(status.ReplayRefused, ids[1].String())
+				isRefused := status.Stage == weir.Dead &&
+					strings.Contains(status.ReplayRefused, ids[1].String())
 				if isRefused == force || !force && len(p.keys.byID) > 0 {
 					t.Errorf("got the stage %s, refused because of %q, %d blocks; want it refused: %t", status.Stage,
 						status.ReplayRefused, len(p.keys.byID), !force)
@@ -210,6 +228,7 @@ func TestRequestHandler_Resume(t *testing.T) {
 		if err := p.store.Pauses().Resume(t.Context(), 0, ""); err != nil {
 			t.Fatal(err)
 		}
+
 		p.handleAll()
 		if until := p.breaker.closedUntil(); until.After(p.now()) {
 			t.Errorf("the lane is closed until %s, want it open at %s", until, p.now())
@@ -223,6 +242,7 @@ func TestRequestHandler_StorageFails(t *testing.T) {
 		ids := p.appendMessages("a")
 		p.readLog()
 		p.requestCancel(ids...)
+
 		for name, isFailing := range map[string]func(storagetest.Call) bool{
 			"list of requests": func(c storagetest.Call) bool {
 				return c.Op == "Range" && strings.HasPrefix(c.Key,
@@ -240,11 +260,13 @@ func TestRequestHandler_StorageFails(t *testing.T) {
 					h.hasNew())
 			}
 		}
+
 		moves := errors.New("moves not written") // the error of finishWrites
 		h, due := p.newHandler()
 		if due.err = moves; !errors.Is(h.handleNew(t.Context()), moves) || !h.hasNew() {
 			t.Errorf("want the error of the moves, and the requests still new: %t", h.hasNew())
 		}
+
 		p.handleAll()
 		p.expectStages(ids, weir.Cancelled)
 	})

@@ -13,8 +13,10 @@ type candidate struct {
 	entry      *lane.Entry
 	block      *keyState       // nil if the message is from the log
 	remembered lane.Remembered // the CMS's id of the key's item; zero = none is known
-	isBraked   bool            // the CMS rejects the message, and the brake of the rejection is closed
-	lastPos    string          // position of the key's last recorded delivery; "" = none, or not read; see readLastPos
+	// the CMS rejects the message, and the brake of the rejection is closed
+	isBraked bool
+	// position of the key's last recorded delivery; "" = none, or not read; see readLastPos
+	lastPos string
 }
 
 // dueQueue is the part of dueMover that the selector uses.
@@ -24,8 +26,9 @@ type dueQueue interface {
 	waitForMove(keyHash string)
 }
 
-// selector chooses the next message. It takes messages from the read-ahead and from the blocks in turn. It also parks
-// messages of blocked and paused keys: it moves them from the log into their keys' queues.
+// selector chooses the next message. It takes messages from the read-ahead and from the blocks in
+// turn. It also parks messages of blocked and paused keys: it moves them from the log into their
+// keys' queues.
 type selector struct {
 	laneScope
 	journal   *journal
@@ -41,26 +44,30 @@ type selector struct {
 	isFromEnd bool // while attempts fail: the next choice from the log begins at its end
 }
 
-// pickNext returns a message that can be sent now; nil if there is none. If the last chosen message was from a block,
-// pickNext tries the log first. Otherwise it tries the blocks first. So while log messages are sent, a held message
-// that becomes due is chosen next.
+// pickNext returns a message that can be sent now; nil if there is none. If the last chosen message
+// was from a block, pickNext tries the log first. Otherwise it tries the blocks first. So while log
+// messages are sent, a held message that becomes due is chosen next.
 func (s *selector) pickNext(ctx context.Context) (c *candidate, err error) {
 	first, second := s.pickHeld, s.pickFromLog
 	if s.isLogNext {
 		first, second = second, first
 	}
+
 	if c, err = first(ctx); c == nil && err == nil {
 		c, err = second(ctx)
 	}
+
 	if c != nil {
 		s.isLogNext = c.block != nil
 	}
+
 	return c, err
 }
 
-// pickFromLog returns the first message of the log that can be sent now, or a version that supersedes this message.
-// While attempts fail, every second call that finds a message returns the last message of the log that can be sent now,
-// not the first. So keys at the end of the log are tried, even if the CMS refuses many keys at its beginning.
+// pickFromLog returns the first message of the log that can be sent now, or a version that
+// supersedes this message. While attempts fail, every second call that finds a message returns the
+// last message of the log that can be sent now, not the first. So keys at the end of the log are
+// tried, even if the CMS refuses many keys at its beginning.
 func (s *selector) pickFromLog(ctx context.Context) (*candidate, error) {
 	alternates := s.breaker.alternateFor > 0
 	atEnd := alternates && s.isFromEnd
@@ -70,6 +77,7 @@ func (s *selector) pickFromLog(ctx context.Context) (*candidate, error) {
 		if i < 0 {
 			return nil, nil
 		}
+
 		e := s.readAhead.entries[i]
 		if e.Message.Supersede {
 			var err error
@@ -77,10 +85,12 @@ func (s *selector) pickFromLog(ctx context.Context) (*candidate, error) {
 				return nil, err
 			}
 		}
+
 		if e != nil && s.due.awaitsMove(e) {
 			waits[e.KeyHash()] = true
 			continue
 		}
+
 		if e != nil {
 			s.isFromEnd = alternates && !atEnd
 			return &candidate{entry: e}, nil
@@ -88,14 +98,16 @@ func (s *selector) pickFromLog(ctx context.Context) (*candidate, error) {
 	}
 }
 
-// findSendable returns the index in the read-ahead of the first message that can be sent now. If atEnd is true, it
-// returns the index of the last such message. If there is no such message, it returns -1. It skips the keys in waits.
-// It parks messages of blocked and paused keys, unless the journal is full.
+// findSendable returns the index in the read-ahead of the first message that can be sent now. If
+// atEnd is true, it returns the index of the last such message. If there is no such message, it
+// returns -1. It skips the keys in waits. It parks messages of blocked and paused keys, unless the
+// journal is full.
 func (s *selector) findSendable(atEnd bool, waits map[string]bool) int {
 	passed := map[string]bool{} // keys with an earlier message that stays in the read-ahead
 	ahead := s.keys.firstAhead()
-	// The whole loop uses the same time. Otherwise a key's pause could end during the loop: then the loop would park a
-	// message of the key, and choose a later message of the key.
+
+	// The whole loop uses the same time. Otherwise a key's pause could end during the loop: then
+	// the loop would park a message of the key, and choose a later message of the key.
 	now := s.now()
 	last := -1
 	for i := 0; i < len(s.readAhead.entries); {
@@ -108,10 +120,12 @@ func (s *selector) findSendable(atEnd bool, waits map[string]bool) int {
 		case waits[key] || s.due.isShut(key) || s.due.awaitsMove(e):
 			passed[key] = true
 			i++
-		case (block != nil || e.Message.Supersede || s.pauses.isKeyPaused(key, now) || s.missing.isMissing(e)) &&
+		case (block != nil || e.Message.Supersede || s.pauses.isKeyPaused(key, now) ||
+			s.missing.isMissing(e)) &&
 			s.journal.isFull():
 			passed[key] = true
 			i++
+
 		case s.pauses.isKeyPaused(key, now):
 			s.parkPaused(e)
 		case ahead[key] != nil && 2*e.Seq() >= ahead[key].Rank():
@@ -131,27 +145,31 @@ func (s *selector) findSendable(atEnd bool, waits map[string]bool) int {
 			return i
 		}
 	}
+
 	return last
 }
 
-// parkBehindBlock moves a message of a blocked key from the log into the block. If the message had its turn in this
-// round (breaker.hadTurn), the block is no longer untried. If the block stayed untried, the message could be sent again
-// before the next round.
+// parkBehindBlock moves a message of a blocked key from the log into the block. If the message had
+// its turn in this round (breaker.hadTurn), the block is no longer untried. If the block stayed
+// untried, the message could be sent again before the next round.
 func (s *selector) parkBehindBlock(e *lane.Entry, k *keyState) {
 	s.readAhead.removeEntry(e)
 	mayGoFirst := k.holdNext(s.breaker.hadTurn(e, s.now()))
 	ch := &lane.Change{}
 	ch.Hold(k.ID, e)
 	ch.SaveBlock(k.KeyBlock)
+
 	if mayGoFirst {
-		ch.Key = k.KeyHash // the key becomes pending, so the queue is not read before the change is written
+		// the key becomes pending, so the queue is not read before the change is written
+		ch.Key = k.KeyHash
 	}
+
 	s.journal.record(ch, false)
 }
 
-// parkPaused moves a message of a paused key from the log into the key's block, so that other keys go on. If the key
-// has no block, parkPaused opens a block. If the message has the setting "onFailure: skip", the new block is for this
-// message alone.
+// parkPaused moves a message of a paused key from the log into the key's block, so that other keys
+// go on. If the key has no block, parkPaused opens a block. If the message has the setting
+// "onFailure: skip", the new block is for this message alone.
 func (s *selector) parkPaused(e *lane.Entry) {
 	k := s.keys.byID[e.KeyHash()]
 	if k == nil {
@@ -161,7 +179,8 @@ func (s *selector) parkPaused(e *lane.Entry) {
 	s.parkInOrder(e, k)
 }
 
-// parkMissing moves a message whose contract is missing from the log into its key's block, so that other keys go on.
+// parkMissing moves a message whose contract is missing from the log into its key's block, so that
+// other keys go on.
 func (s *selector) parkMissing(e *lane.Entry) {
 	k := s.keys.byID[e.KeyHash()]
 	if k == nil {
@@ -175,23 +194,26 @@ func (s *selector) parkMissing(e *lane.Entry) {
 func (s *selector) openParked(e *lane.Entry) *keyState {
 	k := newKeyState(e, true)
 	if e.Message.Skip {
-		// Retries of this message delay no other message. But later messages of the key wait for the first attempt of
-		// this message.
+		// Retries of this message delay no other message. But later messages of the key wait for
+		// the first attempt of this message.
 		k.parkSingle(e.Seq())
 	}
+
 	s.keys.byID[k.ID] = k
 	return k
 }
 
-// parkInOrder moves a message from the log into a block, in which later messages of its key may be held already.
+// parkInOrder moves a message from the log into a block, in which later messages of its key may be
+// held already.
 func (s *selector) parkInOrder(e *lane.Entry, k *keyState) {
-	// After the change is written, the holder reads the queue from storage, because isMixed is true. In storage the
-	// queue has the right order.
+	// After the change is written, the holder reads the queue from storage, because isMixed is
+	// true. In storage the queue has the right order.
 	k.mixOrder()
 	s.parkBehindBlock(e, k)
 }
 
-// pickHeld returns the first held message of a block whose time has come, or a version that supersedes that message.
+// pickHeld returns the first held message of a block whose time has come, or a version that
+// supersedes that message.
 func (s *selector) pickHeld(ctx context.Context) (*candidate, error) {
 	for {
 		now, ahead := s.now(), s.keys.firstAhead()
@@ -205,20 +227,24 @@ func (s *selector) pickHeld(ctx context.Context) (*candidate, error) {
 		if k == nil {
 			return nil, nil
 		}
+
 		e, err := s.readFirstHeld(ctx, k)
 		if isQueueDamaged(err) {
 			s.setAside(k, err)
 			continue
 		}
+
 		if err != nil {
 			return nil, fmt.Errorf("read held message: %w", err)
 		}
+
 		if e != nil && s.missing.isMissing(e) {
 			if s.holdForContract(k, e) {
 				continue
 			}
 			return &candidate{entry: e, block: k}, nil // it waited for its contract for long enough
 		}
+
 		if e != nil && s.isSendableNow(k, e) {
 			k.endWaits()
 			return &candidate{entry: e, block: k}, nil
@@ -226,39 +252,44 @@ func (s *selector) pickHeld(ctx context.Context) (*candidate, error) {
 	}
 }
 
-// holdForContract makes a block wait for the contract of its first message, and reports whether the message still
-// waits.
+// holdForContract makes a block wait for the contract of its first message, and reports whether the
+// message still waits.
 func (s *selector) holdForContract(k *keyState, e *lane.Entry) bool {
 	if !s.missing.hold(k, e) {
 		return false
 	}
+
 	ch := &lane.Change{}
 	ch.SaveBlock(k.KeyBlock)
 	s.journal.record(ch, false)
 	return true
 }
 
-// isSendableNow is called when a block's time has come. It reports whether the block's first message can be sent. The
-// message has to wait in these cases:
+// isSendableNow is called when a block's time has come. It reports whether the block's first
+// message can be sent. The message has to wait in these cases:
 //
-//   - The time of its retry has not come yet. The block's time is still that of a replayed message, which was sent
-//     before this message.
+//   - The time of its retry has not come yet. The block's time is still that of a replayed message,
+//     which was sent before this message.
 //   - It is not due yet, because it was moved into the queue early.
-//   - Another message of the key has to be sent first: a message of the log, or a due message that is not moved yet.
+//   - Another message of the key has to be sent first: a message of the log, or a due message that
+//     is not moved yet.
 func (s *selector) isSendableNow(k *keyState, e *lane.Entry) bool {
 	if next := e.NextAttempt(); k.BrakedContract == "" && next.After(s.now()) &&
 		!s.keys.backoff.isFarAhead(next, s.now()) {
 		s.deferToRetry(k, e)
 		return false
 	}
+
 	if e.Message.DueAt.After(s.now()) {
 		k.waitUntil(e.Message.DueAt)
 		return false
 	}
+
 	if s.due.awaitsMove(e) {
 		s.due.waitForMove(k.KeyHash)
 		return false
 	}
+
 	return s.isLogDone(k)
 }
 
@@ -270,26 +301,31 @@ func (s *selector) deferToRetry(k *keyState, e *lane.Entry) {
 	s.journal.record(ch, false)
 }
 
-// isLogDone reports whether all log messages of the key that go before the block's first message are settled.
+// isLogDone reports whether all log messages of the key that go before the block's first message
+// are settled.
 func (s *selector) isLogDone(k *keyState) bool {
 	return max(k.firstLogPos, k.waitLogPos) <= s.readAhead.firstPendingSeq(k.KeyHash)
 }
 
-// readFirstHeld returns a block's first held message, or the newest version that supersedes that message. It returns
-// nil if it has just superseded messages of the block, or if log messages have to be sent first.
+// readFirstHeld returns a block's first held message, or the newest version that supersedes that
+// message. It returns nil if it has just superseded messages of the block, or if log messages have
+// to be sent first.
 func (s *selector) readFirstHeld(ctx context.Context, k *keyState) (*lane.Entry, error) {
 	if k.first != nil && !k.first.Message.Supersede {
 		k.orderFirst(k.first.AsHeld())
 		return k.first, nil
 	}
+
 	held, e, err := s.readFirstOf(ctx, k)
 	if err != nil {
 		return nil, err
 	}
+
 	k.orderFirst(held)
 	if !e.Message.Supersede || s.missing.isMissing(e) {
 		return e, nil
 	}
+
 	return s.newestHeld(ctx, k, e)
 }
 
@@ -299,8 +335,8 @@ func (s *selector) nextHeldAt() (at time.Time) {
 	return at
 }
 
-// nextUntriedAt returns when the next untried held message can be sent; zero = there is none. It leaves out keys that
-// had their turn in this round.
+// nextUntriedAt returns when the next untried held message can be sent; zero = there is none. It
+// leaves out keys that had their turn in this round.
 func (s *selector) nextUntriedAt() (at time.Time) {
 	s.keys.eachFirst(func(k *keyState) {
 		if k.IsUntried && !s.breaker.probedKeys[k.KeyHash] {
@@ -310,8 +346,9 @@ func (s *selector) nextUntriedAt() (at time.Time) {
 	return at
 }
 
-// nextHeldWakeAt returns the earliest time for which the session needs a timer to send a held message; zero = none.
-// Blocks that wait for the log, for a move, or for the next round need no timer.
+// nextHeldWakeAt returns the earliest time for which the session needs a timer to send a held
+// message; zero = none. Blocks that wait for the log, for a move, or for the next round need no
+// timer.
 func (s *selector) nextHeldWakeAt() (at time.Time) {
 	isResting := s.breaker.isResting(s.now())
 	s.keys.eachFirst(func(k *keyState) {
@@ -320,11 +357,12 @@ func (s *selector) nextHeldWakeAt() (at time.Time) {
 			at = earlierOf(at, s.pauses.nextAttemptAt(k))
 		}
 	})
+
 	return at
 }
 
-// prefetchRetry reads the first message of the next block whose time comes within lane.DueLead. It also reads the body,
-// unless the body is large.
+// prefetchRetry reads the first message of the next block whose time comes within lane.DueLead. It
+// also reads the body, unless the body is large.
 func (s *selector) prefetchRetry(ctx context.Context) error {
 	now := s.now()
 	k := s.keys.findDue(now.Add(lane.DueLead), func(k *keyState) bool {
@@ -334,24 +372,30 @@ func (s *selector) prefetchRetry(ctx context.Context) error {
 	if k == nil || s.keys.countRetries() >= maxRetries {
 		return nil
 	}
+
 	_, e, err := s.readFirstOf(ctx, k)
 	if isQueueDamaged(err) {
 		s.setAside(k, err)
 		return nil
 	}
+
 	if err != nil {
 		return err
 	}
+
 	k.keepFirst(e)
 	if e.Message.Size > maxPrefetchedBody {
 		return nil
 	}
+
 	fetchBody(ctx, s.store, e)
+
 	return nil
 }
 
-// guessNext returns messages that will probably be sent next, and whose bodies are not in memory. These are the first
-// sendable log message of another key, and the first messages of other blocks, sorted by the blocks' times.
+// guessNext returns messages that will probably be sent next, and whose bodies are not in memory.
+// These are the first sendable log message of another key, and the first messages of other blocks,
+// sorted by the blocks' times.
 func (s *selector) guessNext(c *candidate) (next []*lane.Entry) {
 	if e := s.guessNextOfLog(c); e != nil && e.IsBodyRemote() {
 		next = append(next, e)
@@ -362,14 +406,18 @@ func (s *selector) guessNext(c *candidate) (next []*lane.Entry) {
 func (s *selector) guessNextOfLog(c *candidate) *lane.Entry {
 	for i, e := range s.readAhead.entries {
 		key := e.KeyHash()
-		if key == c.entry.KeyHash() || s.keys.byID[key] != nil || s.pauses.isKeyPaused(key, s.now()) ||
+		if key == c.entry.KeyHash() || s.keys.byID[key] != nil ||
+			s.pauses.isKeyPaused(key, s.now()) ||
 			s.breaker.probedKeys[key] || s.journal.isKeyPending(key) {
 			continue
 		}
+
 		if e.Message.Supersede {
 			return s.newestOf(i)
 		}
+
 		return e
 	}
+
 	return nil
 }

@@ -28,25 +28,31 @@ func (s *session) chooseNext(ctx context.Context) (*candidate, error) {
 		if s.waiter.takeWake() {
 			s.readAhead.onWake()
 		}
+
 		s.readAhead.isCautious = s.attempter.guard.isCautious()
 		if err := s.readOn(ctx); err != nil {
 			return nil, err
 		}
+
 		if c, err := s.selector.pickNext(ctx); c != nil || err != nil {
 			return c, err
 		}
+
 		if s.journal.isFull() {
 			s.readAhead.startFarRead(ctx)
 			return nil, nil
 		}
+
 		if s.readAhead.reading != nil {
 			s.journal.flushAll() // the session sends nothing until the read ends
 		}
+
 		if waited, err := s.awaitPage(ctx); waited && err == nil {
 			continue
 		} else if err != nil {
 			return nil, err
 		}
+
 		if mustChoose, err := s.beginRound(ctx); !mustChoose || err != nil {
 			return nil, err
 		}
@@ -72,6 +78,7 @@ func (s *session) readToEnd(ctx context.Context) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -93,6 +100,7 @@ func (s *session) beginRound(ctx context.Context) (mustChoose bool, err error) {
 	if s.isUntriedSoon() {
 		return false, nil
 	}
+
 	return s.prober.beginRound(), nil
 }
 
@@ -103,10 +111,12 @@ func (s *session) beginRound(ctx context.Context) (mustChoose bool, err error) {
 // A message, or the next round, may have to wait for the commit of an earlier outcome. If that
 // commit ends while the holder chooses, the choice was made too early, and a new choice is needed:
 // no timer and no wake would end the wait.
-func (s *session) waitForWork(ctx context.Context, progress <-chan struct{}) (continues bool, err error) {
+func (s *session) waitForWork(ctx context.Context, progress <-chan struct{}) (continues bool,
+	err error) {
 	if s.opensAt(s.now()).After(s.now()) {
 		return true, nil // the lane pauses, and run waits for the end of the pause
 	}
+
 	if n := s.journal.countPending(); n > 0 {
 		return true, s.awaitCommit(ctx, n)
 	}
@@ -129,8 +139,10 @@ func (s *session) awaitCommit(ctx context.Context, n int) error {
 	if progress == nil {
 		return err
 	}
+
 	due, stop := s.waiter.startTimer(s.nextWakeAt())
 	defer stop()
+
 	select {
 	case <-progress:
 	case <-s.waiter.news:
@@ -138,6 +150,7 @@ func (s *session) awaitCommit(ctx context.Context, n int) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+
 	return nil
 }
 
@@ -148,8 +161,10 @@ func (s *session) awaitPage(ctx context.Context) (bool, error) {
 	if s.readAhead.reading == nil {
 		return false, nil
 	}
+
 	due, stop := s.waiter.startTimer(s.nextWakeAt())
 	defer stop()
+
 	select {
 	case p := <-s.readAhead.reading:
 		return true, s.readAhead.mergePage(p)
@@ -158,6 +173,7 @@ func (s *session) awaitPage(ctx context.Context) (bool, error) {
 	case <-ctx.Done():
 		return false, context.Cause(ctx)
 	}
+
 	return true, s.due.advance(ctx)
 }
 
@@ -168,37 +184,46 @@ func (s *session) linger(ctx context.Context) (bool, error) {
 	if s.due.isSealed {
 		until = s.now() // a sealed lane gets no more messages
 	}
+
 	for s.now().Before(until) || s.isDueSoon() {
 		if err := s.prefetchRetry(ctx); err != nil {
 			return false, err
 		}
+
 		look := s.lookInterval()
 		if hasWork := s.pollControl(ctx, look); hasWork {
 			return true, nil
 		}
+
 		answers := s.due.moves.answers
 		if err := s.due.advance(ctx); err != nil {
 			return false, err
 		}
+
 		if s.due.moves.answers != answers {
 			// a step of a move has ended, and a message may have waited for this step
 			return true, nil
 		}
+
 		step := look
 		if at := s.nextWakeAt(); !at.IsZero() {
 			step = min(step, at.Sub(s.now()))
 		}
+
 		if woken := step > 0 && s.waiter.sleepOrWake(ctx, step); woken {
 			s.readAhead.onWake()
 			return true, nil
 		}
+
 		if ctx.Err() != nil || s.tenure.open.Err() != nil {
 			return false, context.Cause(ctx)
 		}
+
 		if at := s.nextWakeAt(); !at.IsZero() && !at.After(s.now()) {
 			return true, nil
 		}
 	}
+
 	return false, nil
 }
 
@@ -219,11 +244,12 @@ func (s *session) prefetchRetry(ctx context.Context) error {
 	return s.selector.prefetchRetry(ctx)
 }
 
-// waiter lets a session wait for news and for wakes. News means that another goroutine has ended a read, or a write
-// that moves due messages. A wake means that the lane may have work.
+// waiter lets a session wait for news and for wakes. News means that another goroutine has ended a
+// read, or a write that moves due messages. A wake means that the lane may have work.
 type waiter struct {
-	now  func() time.Time
-	wake <-chan struct{} // gets a wake when a message was appended, or a ticket or the sweep has come
+	now func() time.Time
+	// gets a wake when a message was appended, or a ticket or the sweep has come
+	wake <-chan struct{}
 	news chan struct{}
 	open context.Context // ends when the session must not begin another request
 }
@@ -236,7 +262,8 @@ func (w *waiter) notify() {
 	}
 }
 
-// startTimer returns a channel that gets a value at the given time. The channel is nil if the time is zero or past.
+// startTimer returns a channel that gets a value at the given time. The channel is nil if the time
+// is zero or past.
 func (w *waiter) startTimer(at time.Time) (reached <-chan time.Time, stop func()) {
 	if wait := at.Sub(w.now()); !at.IsZero() && wait > 0 {
 		timer := time.NewTimer(wait)
@@ -255,13 +282,16 @@ func (w *waiter) takeWake() bool {
 	}
 }
 
-// sleepOrWake waits until d has passed, news or a wake comes, or the session ends. It reports whether a wake came.
+// sleepOrWake waits until d has passed, news or a wake comes, or the session ends. It reports
+// whether a wake came.
 func (w *waiter) sleepOrWake(ctx context.Context, d time.Duration) bool {
 	if w.takeWake() {
 		return true
 	}
+
 	timer := time.NewTimer(d)
 	defer timer.Stop()
+
 	select {
 	case <-w.wake:
 		return true
@@ -270,6 +300,7 @@ func (w *waiter) sleepOrWake(ctx context.Context, d time.Duration) bool {
 	case <-w.open.Done():
 	case <-ctx.Done():
 	}
+
 	return false
 }
 
@@ -277,6 +308,7 @@ func (w *waiter) sleepOrWake(ctx context.Context, d time.Duration) bool {
 func (w *waiter) sleepOrNews(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
+
 	select {
 	case <-w.news:
 	case <-timer.C:
@@ -285,11 +317,12 @@ func (w *waiter) sleepOrNews(ctx context.Context, d time.Duration) {
 	}
 }
 
-// sleepThroughNews waits until d has passed or the session ends. It ignores news, because a failed read is news, too:
-// if news ended the wait, a failing read would be repeated without a pause.
+// sleepThroughNews waits until d has passed or the session ends. It ignores news, because a failed
+// read is news, too: if news ended the wait, a failing read would be repeated without a pause.
 func (w *waiter) sleepThroughNews(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
+
 	select {
 	case <-timer.C:
 	case <-w.open.Done():
@@ -298,34 +331,37 @@ func (w *waiter) sleepThroughNews(ctx context.Context, d time.Duration) {
 }
 
 const (
-	// controlInterval is the time between two reads of the control rows while the holder has work. The rows show
-	// requests, pauses, claims, and whether other instances have appended messages.
+	// controlInterval is the time between two reads of the control rows while the holder has work.
+	// The rows show requests, pauses, claims, and whether other instances have appended messages.
 	controlInterval = time.Second
 	// controlRetry is the pause of await after a failed read.
 	controlRetry = 200 * time.Millisecond
 )
 
-// controlRefresh reads the control rows while messages are sent. A failed read does no harm: another read follows soon,
-// and a commit fails if the lane has another holder.
+// controlRefresh reads the control rows while messages are sent. A failed read does no harm:
+// another read follows soon, and a commit fails if the lane has another holder.
 type controlRefresh struct {
 	laneScope
-	waiter     *waiter
-	answer     chan lane.Control // gets the rows of the read under way; nil = no read is under way
-	askedAt    time.Time         // when the last read began
-	lastSeenAt time.Time         // when a read last began, or control rows were last applied, whichever is later
+	waiter  *waiter
+	answer  chan lane.Control // gets the rows of the read under way; nil = no read is under way
+	askedAt time.Time         // when the last read began
+	// when a read last began, or control rows were last applied, whichever is later
+	lastSeenAt time.Time
 }
 
-// pollControl returns the result of the read under way, but does not wait for it. hasEnded reports whether the read has
-// ended. isRead reports whether it succeeded, so that c has its rows. If no read is under way, pollControl returns
-// nothing; it then begins a read if lastSeenAt is at least minAge ago.
-func (r *controlRefresh) pollControl(ctx context.Context, minAge time.Duration) (c lane.Control, isRead,
-	hasEnded bool) {
+// pollControl returns the result of the read under way, but does not wait for it. hasEnded reports
+// whether the read has ended. isRead reports whether it succeeded, so that c has its rows. If no
+// read is under way, pollControl returns nothing; it then begins a read if lastSeenAt is at least
+// minAge ago.
+func (r *controlRefresh) pollControl(ctx context.Context,
+	minAge time.Duration) (c lane.Control, isRead, hasEnded bool) {
 	if r.answer == nil {
 		if r.now().Sub(r.lastSeenAt) >= minAge {
 			r.startRead(ctx)
 		}
 		return lane.Control{}, false, false
 	}
+
 	select {
 	case c, isRead = <-r.answer:
 		r.answer = nil
@@ -335,21 +371,24 @@ func (r *controlRefresh) pollControl(ctx context.Context, minAge time.Duration) 
 	}
 }
 
-// await waits for a read of the control rows. If the read fails, await then waits for controlRetry. isRead is false if
-// the read failed or the session ends.
+// await waits for a read of the control rows. If the read fails, await then waits for controlRetry.
+// isRead is false if the read failed or the session ends.
 func (r *controlRefresh) await(ctx context.Context) (c lane.Control, isRead bool) {
 	if r.answer == nil {
 		r.startRead(ctx)
 	}
+
 	select {
 	case c, isRead = <-r.answer:
 		r.answer = nil
 		if !isRead {
 			r.waiter.sleepThroughNews(ctx, controlRetry)
 		}
+
 	case <-r.waiter.open.Done():
 	case <-ctx.Done():
 	}
+
 	return c, isRead
 }
 

@@ -20,7 +20,8 @@ func TestIsOutdated_ByAVersionOfOtherRules(t *testing.T) {
 	} {
 		latest := lane.LatestVersion{Version: c.delivered, ID: weir.ID{Seq: 1}}
 		if got := isOutdated(c.version, latest); got != c.want {
-			t.Errorf("version %s behind the delivered %s: got outdated %v, want %v", c.version, c.delivered, got, c.want)
+			t.Errorf("version %s behind the delivered %s: got outdated %v, want %v", c.version,
+				c.delivered, got, c.want)
 		}
 	}
 }

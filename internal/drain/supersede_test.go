@@ -15,7 +15,8 @@ import (
 	"weir/internal/weir"
 )
 
-// postVersion posts a message that supersedes older versions of its key. The message's body is the version.
+// postVersion posts a message that supersedes older versions of its key. The message's body is the
+// version.
 func (w *world) postVersion(key, version string, change ...func(*weir.Message)) weir.ID {
 	return w.post(
 		key,
@@ -32,14 +33,19 @@ func TestDrainer_Supersede_OnlyTheNewestOfABurstIsWritten(t *testing.T) {
 				ids[key+"/"+version] = w.postVersion(key, version)
 			}
 		}
+
 		w.start().Wake(0)
 		c := w.waitUntilEmpty(time.Minute)
-		if n := len(w.cms.listRequests()); n != 20 || c.Tail.Counts.Delivered != 20 || c.Tail.Counts.Superseded != 980 {
+		if n := len(w.cms.listRequests()); n != 20 || c.Tail.Counts.Delivered != 20 ||
+			c.Tail.Counts.Superseded != 980 {
 			t.Errorf("%d writes, %+v, want 20, Delivered 20 and Superseded 980", n, c.Tail.Counts)
 		}
-		if st := w.status(ids["k3/7"]); st.Stage != weir.Superseded || st.SupersededBy != ids["k3/49"].String() ||
+
+		if st := w.status(ids["k3/7"]); st.Stage != weir.Superseded ||
+			st.SupersededBy != ids["k3/49"].String() ||
 			st.FinishedAt.IsZero() {
-			t.Errorf("got %+v, want Stage superseded, SupersededBy %v and a FinishedAt", st, ids["k3/49"].String())
+			t.Errorf("got %+v, want Stage superseded, SupersededBy %v and a FinishedAt", st,
+				ids["k3/49"].String())
 		}
 	})
 }
@@ -51,18 +57,21 @@ func TestDrainer_Supersede_NeverWritesAnOlderVersion(t *testing.T) {
 		first.Wake(0)
 		w.waitUntilEmpty(time.Minute)
 		first.close(t)
-		old, same, newer := w.postVersion("a", "1.9"), w.postVersion("a", "1.10"), w.postVersion("a", "1.10.1")
+		old, same, newer := w.postVersion("a", "1.9"), w.postVersion("a", "1.10"),
+			w.postVersion("a", "1.10.1")
 		second := w.start() // this process reads the delivered version from storage
 		second.Wake(0)
 		w.waitUntilEmpty(time.Minute)
 		if got := w.listDelivered("a"); !slices.Equal(got, []string{"1.10", "1.10.1"}) {
 			t.Errorf("written: %v, want [1.10 1.10.1]", got)
 		}
+
 		for _, id := range []weir.ID{old, same} {
 			if st := w.status(id); st.Stage != weir.Superseded {
 				t.Errorf("got %+v, want Stage superseded", st)
 			}
 		}
+
 		if st := w.status(newer); st.Stage != weir.Delivered {
 			t.Errorf("got %+v, want Stage delivered", st)
 		}
@@ -90,6 +99,7 @@ func TestDrainer_Supersede_IfTheNewestDiesTheNextNewestIsTried(t *testing.T) {
 			}
 			return newAnswer(200)
 		})
+
 		one := w.postVersion("a", "1")
 		w.postVersion("a", "2")
 		dead := w.postVersion("a", "3")
@@ -98,6 +108,7 @@ func TestDrainer_Supersede_IfTheNewestDiesTheNextNewestIsTried(t *testing.T) {
 		if got := w.listDelivered("a"); !slices.Equal(got, []string{"2"}) {
 			t.Errorf("written: %v, want [2]", got)
 		}
+
 		if w.status(dead).Stage != weir.Dead || w.status(one).Stage != weir.Superseded {
 			t.Errorf("got %+v and %+v, want dead and superseded", w.status(dead), w.status(one))
 		}
@@ -112,6 +123,7 @@ func TestDrainer_Supersede_WhileTheNewestWaitsForARetryANewerOneTakesItsPlace(t 
 			}
 			return newAnswer(200)
 		})
+
 		p := w.start()
 		one, two := w.postVersion("a", "1"), w.postVersion("a", "2")
 		p.Wake(0)
@@ -122,6 +134,7 @@ func TestDrainer_Supersede_WhileTheNewestWaitsForARetryANewerOneTakesItsPlace(t 
 		if got := w.listDelivered("a"); !slices.Equal(got, []string{"3"}) {
 			t.Errorf("written: %v, want [3]", got)
 		}
+
 		if w.status(one).Stage != weir.Superseded || w.status(two).Stage != weir.Superseded ||
 			w.status(two).AttemptCount == 0 {
 			t.Errorf("got %+v and %+v, want both superseded, the second after an attempt",
@@ -130,8 +143,8 @@ func TestDrainer_Supersede_WhileTheNewestWaitsForARetryANewerOneTakesItsPlace(t 
 	})
 }
 
-// 1.25 is newer than 1.5, because versions are numbers with dots. An upstream that means decimal fractions learns it from
-// the warning, whether the message was held or in the log.
+// 1.25 is newer than 1.5, because versions are numbers with dots. An upstream that means decimal
+// fractions learns it from the warning, whether the message was held or in the log.
 func TestDrainer_Supersede_WarnsOfADecimalFraction(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		w.cms.setAnswer(func(_ context.Context, d weir.Delivery) weir.Result {
@@ -140,6 +153,7 @@ func TestDrainer_Supersede_WarnsOfADecimalFraction(t *testing.T) {
 			}
 			return newAnswer(200)
 		})
+
 		p := w.start()
 		held, plain := w.postVersion("a", "1.5"), w.postVersion("a", "1.1")
 		p.Wake(0)
@@ -150,15 +164,19 @@ func TestDrainer_Supersede_WarnsOfADecimalFraction(t *testing.T) {
 		logged := w.postVersion("a", "1.5")
 		p.Wake(0)
 		w.waitUntilEmpty(time.Minute)
-		if got := w.listDelivered("a"); !slices.Equal(got, []string{"1.25"}) || w.status(held).AttemptCount == 0 {
+
+		if got := w.listDelivered("a"); !slices.Equal(got, []string{"1.25"}) ||
+			w.status(held).AttemptCount == 0 {
 			t.Errorf("written: %v, want [1.25], after an attempt of the first 1.5", got)
 		}
-		for id, want := range map[weir.ID]string{held: "decimal fraction", logged: "decimal fraction", plain: ""} {
+
+		for id, want := range map[weir.ID]string{held: "decimal fraction",
+			logged: "decimal fraction", plain: ""} {
 			got := w.status(id)
 			if got.Stage != weir.Superseded || (got.VersionWarning == "") != (want == "") ||
 				!strings.Contains(got.VersionWarning, want) {
-				t.Errorf("version %s: got %s with the warning %q, want superseded with %q in it", got.Message.Version,
-					got.Stage, got.VersionWarning, want)
+				t.Errorf("version %s: got %s with the warning %q, want superseded with %q in it",
+					got.Message.Version, got.Stage, got.VersionWarning, want)
 			}
 		}
 	})
@@ -183,6 +201,7 @@ func TestDrainer_Supersede_ACrashBeforeTheRestIsSupersededChangesNothing(t *test
 		for v := range 200 {
 			w.postVersion("a", fmt.Sprint(v))
 		}
+
 		a, b := w.start(), w.start()
 		commits := 0
 		a.faults.Set(func(c storagetest.Call) storagetest.Fault {
@@ -194,11 +213,13 @@ func TestDrainer_Supersede_ACrashBeforeTheRestIsSupersededChangesNothing(t *test
 			}
 			return storagetest.Fault{}
 		})
+
 		a.Wake(0)
 		time.Sleep(time.Second)
 		b.Wake(0)
 		c := w.waitUntilEmpty(5 * time.Minute)
-		if got := w.listDelivered("a"); !slices.Equal(got, []string{"199"}) || c.Tail.Counts.Superseded != 199 ||
+		if got := w.listDelivered("a"); !slices.Equal(got, []string{"199"}) ||
+			c.Tail.Counts.Superseded != 199 ||
 			c.Tail.Fence != 2 {
 			t.Errorf("written: %v, %+v, want [199], Superseded 199 and Fence 2", got, c.Tail)
 		}
@@ -216,15 +237,18 @@ func TestDrainer_Bodies_SentWholeAfterTheCMSWasAway(t *testing.T) {
 			}
 			return answerAfter(time.Millisecond, 200)(ctx, d)
 		})
+
 		w.post("small", "x")
 		w.post("k0", newNoise(100<<10, 0))
 		w.start(func(c *drain.Config) { c.Backoff.Max = time.Second }).Wake(0)
 		w.waitUntilEmpty(5 * time.Minute)
+
 		for _, s := range w.cms.listRequests() {
 			if s.body == "" {
 				t.Errorf("an empty body was sent for %s, want a body", s.key)
 			}
 		}
+
 		if got := w.listDelivered("k0"); len(got) != 1 || got[0] != newNoise(100<<10, 0) {
 			t.Errorf("got %d bodies, want one, the whole body", len(got))
 		}
@@ -236,10 +260,13 @@ func TestDrainer_Bodies_LargeOnesOfEachKey(t *testing.T) {
 		for k := range 10 {
 			w.post(fmt.Sprint("k", k), newNoise(100<<10, k))
 		}
+
 		w.start().Wake(0)
 		w.waitUntilEmpty(time.Minute)
+
 		for k := range 10 {
-			if got := w.listDelivered(fmt.Sprint("k", k)); len(got) != 1 || got[0] != newNoise(100<<10, k) {
+			if got := w.listDelivered(fmt.Sprint("k", k)); len(got) != 1 ||
+				got[0] != newNoise(100<<10, k) {
 				t.Errorf("key %d: got %d bodies, want one, the key's own", k, len(got))
 			}
 		}
@@ -256,6 +283,7 @@ func newNoise(n, seed int) string {
 		x ^= x << 5
 		b[i] = byte(x)
 	}
+
 	return string(b)
 }
 
@@ -266,16 +294,19 @@ func TestDrainer_Rate(t *testing.T) {
 			for i := range 40 {
 				w.post(fmt.Sprint("k", i), "x")
 			}
+
 			p := w.start(func(c *drain.Config) { c.Rate = 100 * time.Millisecond })
 			p.Wake(0)
 			c := w.waitUntilEmpty(time.Minute)
 			w.checkSpacing(100 * time.Millisecond)
 			log := w.cms.listRequests()
-			if took := log[39].at.Sub(log[0].at); took > 4100*time.Millisecond || c.Tail.Counts.Delivered != 40 {
+			if took := log[39].at.Sub(log[0].at); took > 4100*time.Millisecond ||
+				c.Tail.Counts.Delivered != 40 {
 				t.Errorf("40 took %s, %+v, want at most 4.1s and Delivered 40", took, c.Tail.Counts)
 			}
 		})
 	})
+
 	t.Run("IsKeptAcrossProcesses", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
 			rate := func(c *drain.Config) { c.Rate = 40 * time.Second }
@@ -290,6 +321,7 @@ func TestDrainer_Rate(t *testing.T) {
 			for len(w.cms.listRequests()) < 2 {
 				time.Sleep(time.Second)
 			}
+
 			second.kill()
 			w.post("c", "2")
 			third := w.start(rate)
@@ -320,18 +352,22 @@ func TestDrainer_AtOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+
 		w.store = &many
 		w.lanes.Appender = lane.NewAppender(w.store, lanetest.Quiet)
 		for i := range 80 {
 			w.post(fmt.Sprint("k", i), "x")
 		}
+
 		p := w.start(func(c *drain.Config) { c.AtOnce = 2 })
 		for n := range 4 {
 			p.Wake(n)
 		}
+
 		for len(w.cms.listRequests()) < 80 {
 			time.Sleep(10 * time.Millisecond)
 		}
+
 		if got := w.mostAtOnce(); got != 2 {
 			t.Errorf("%d at once, want 2", got)
 		}
@@ -349,7 +385,9 @@ func (w *world) mostAtOnce() int {
 				n++
 			}
 		}
+
 		most = max(most, n)
 	}
+
 	return most
 }

@@ -7,8 +7,8 @@ import (
 	"weir/internal/lane"
 )
 
-// timetable returns the times at which a session goes on. It combines the times of held messages, which the selector
-// knows, with those of scheduled messages, which the dueMover knows.
+// timetable returns the times at which a session goes on. It combines the times of held messages,
+// which the selector knows, with those of scheduled messages, which the dueMover knows.
 type timetable struct {
 	selector *selector
 	due      *dueMover
@@ -19,20 +19,21 @@ func (t *timetable) nextDueAt() time.Time {
 	return earlierOf(t.selector.nextHeldAt(), t.due.nextDueAt())
 }
 
-// nextUntriedAt returns when the next scheduled or untried message is due; zero = there is none. A held message is
-// untried if its key had no turn in this round (see breaker.go).
+// nextUntriedAt returns when the next scheduled or untried message is due; zero = there is none. A
+// held message is untried if its key had no turn in this round (see breaker.go).
 func (t *timetable) nextUntriedAt() time.Time {
 	return earlierOf(t.selector.nextUntriedAt(), t.due.nextDueAt())
 }
 
-// nextWakeAt returns the earliest time for which the session needs a timer; zero = none. At that time the session sends
-// a held message, or begins to read the scheduled messages that it moves next.
+// nextWakeAt returns the earliest time for which the session needs a timer; zero = none. At that
+// time the session sends a held message, or begins to read the scheduled messages that it moves
+// next.
 func (t *timetable) nextWakeAt() time.Time {
 	return earlierOf(t.selector.nextHeldWakeAt(), t.due.nextReadAt())
 }
 
-// isDueSoon reports whether a message becomes due within lane.DueLead. If the holder handed the lane over
-// just before the message is due, a process would have to take the lane again at once.
+// isDueSoon reports whether a message becomes due within lane.DueLead. If the holder handed the
+// lane over just before the message is due, a process would have to take the lane again at once.
 func (t *timetable) isDueSoon() bool { return t.isSoon(t.nextDueAt()) }
 
 // isUntriedSoon reports whether a scheduled or untried message becomes due within lane.DueLead.
@@ -42,9 +43,11 @@ func (t *timetable) isSoon(at time.Time) bool {
 	return !at.IsZero() && at.Sub(t.due.now()) <= lane.DueLead
 }
 
-// Calendar has the times at which no message is sent. Its method is called concurrently, and must return at once.
+// Calendar has the times at which no message is sent. Its method is called concurrently, and must
+// return at once.
 type Calendar interface {
-	// At reports whether the calendar is closed at t. If so, it returns the reason and the end of the closed time.
+	// At reports whether the calendar is closed at t. If so, it returns the reason and the end of
+	// the closed time.
 	At(t time.Time) (closed bool, reason string, until time.Time)
 }
 
@@ -58,30 +61,34 @@ func (d *Drainer) calendarOpensAt(at time.Time) time.Time {
 	return at
 }
 
-// explainPause tells operators why no message of the lane is sent now: an operator paused the lane, the CMS is
-// unavailable, or the calendar is closed. In all other cases it returns "", also while the lane waits for the settle
-// time.
+// explainPause tells operators why no message of the lane is sent now: an operator paused the lane,
+// the CMS is unavailable, or the calendar is closed. In all other cases it returns "", also while
+// the lane waits for the settle time.
 func (d *Drainer) explainPause(c lane.Control, now time.Time) string {
 	if p, paused := c.LanePause(now); paused {
 		return "an operator has paused it: " + p.Reason
 	}
+
 	if c.Tail.PausedUntil.After(now) {
 		return "the CMS is unavailable"
 	}
+
 	if d.Calendar != nil {
 		if closed, reason, _ := d.Calendar.At(now); closed {
 			return "the calendar is closed: " + reason
 		}
 	}
+
 	return ""
 }
 
-// maxPausesAge is the time for which a holder may send messages after a read of the pauses has begun. After this time
-// the holder must first read the pauses again. The holder reads the pauses each second, so this time is over only after
-// a long attempt, or after a slow or failed read.
+// maxPausesAge is the time for which a holder may send messages after a read of the pauses has
+// begun. After this time the holder must first read the pauses again. The holder reads the pauses
+// each second, so this time is over only after a long attempt, or after a slow or failed read.
 const maxPausesAge = controlInterval + 500*time.Millisecond
 
-// operatorPauses has the pauses that operators have set for the lane and for keys, as the session last read them.
+// operatorPauses has the pauses that operators have set for the lane and for keys, as the session
+// last read them.
 type operatorPauses struct {
 	askedAt   time.Time            // when the last read of pauses began
 	laneUntil time.Time            // zero = the lane is not paused
@@ -94,6 +101,7 @@ func (p *operatorPauses) replaceWith(c lane.Control, askedAt time.Time) {
 	if pause, isPaused := c.LanePause(askedAt); isPaused {
 		p.laneUntil = pause.Ends()
 	}
+
 	for hash, pause := range c.KeyPausesByHash(askedAt) {
 		if p.keyUntil == nil {
 			p.keyUntil = map[string]time.Time{}
@@ -109,15 +117,15 @@ func (p *operatorPauses) isKeyPaused(keyHash string, now time.Time) bool {
 	return p.keyUntil[keyHash].After(now)
 }
 
-// nextAttemptAt returns when the first message of a block may be sent: at NextAt, or at the end of the key's pause if
-// the pause ends later.
+// nextAttemptAt returns when the first message of a block may be sent: at NextAt, or at the end of
+// the key's pause if the pause ends later.
 func (p *operatorPauses) nextAttemptAt(k *keyState) time.Time {
 	return laterOf(k.NextAt, p.keyUntil[k.KeyHash])
 }
 
-// spacer limits the rate of attempts of a process over all its lanes (delivery.rate): two attempts begin at least an
-// interval apart. So no second has more attempts than configured. The zero value sets no limit. A spacer is safe for
-// concurrent use.
+// spacer limits the rate of attempts of a process over all its lanes (delivery.rate): two attempts
+// begin at least an interval apart. So no second has more attempts than configured. The zero value
+// sets no limit. A spacer is safe for concurrent use.
 type spacer struct {
 	interval time.Duration
 
@@ -132,22 +140,27 @@ func (s *spacer) untilNext(now time.Time) time.Duration {
 	return s.nextAt.Sub(now)
 }
 
-// reserveNext reports whether an attempt can begin now. If so, it sets nextAt to one interval after now. If it added
-// the interval to the old nextAt instead, the attempt after a late one could begin too early.
+// reserveNext reports whether an attempt can begin now. If so, it sets nextAt to one interval after
+// now. If it added the interval to the old nextAt instead, the attempt after a late one could begin
+// too early.
 func (s *spacer) reserveNext(now time.Time) bool {
 	if s.interval == 0 {
 		return true
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.nextAt.After(now) {
 		return false
 	}
+
 	s.nextAt = now.Add(s.interval)
+
 	return true
 }
 
-// adoptNext takes over a former holder's time for the next attempt, if that time is later than nextAt.
+// adoptNext takes over a former holder's time for the next attempt, if that time is later than
+// nextAt.
 func (s *spacer) adoptNext(at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

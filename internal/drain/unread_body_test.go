@@ -39,6 +39,7 @@ func (w *world) startWithBlobs(change ...func(*drain.Config)) *process {
 		faults = storagetest.NewFaults()
 		c.Store.Bodies = denial.Blobs(faults.Blobs(w.account.Blobs()))
 	})...)
+
 	p.blobFaults = faults
 	return p
 }
@@ -46,7 +47,8 @@ func (w *world) startWithBlobs(change ...func(*drain.Config)) *process {
 // expectDelivered waits until the CMS has got a message of the key, at most for the limit.
 func (w *world) expectDelivered(p *process, key string, limit time.Duration) {
 	w.t.Helper()
-	for end := time.Now().Add(limit); len(w.listDelivered(key)) == 0; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(limit); len(w.listDelivered(key)) ==
+		0; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
 			w.t.Fatalf("after %s the message of %s is not delivered, want it not to wait for another key", limit, key)
 		}
@@ -58,7 +60,8 @@ func (w *world) expectDelivered(p *process, key string, limit time.Duration) {
 func TestUnreadBody_HoldsUpItsKeyOnly(t *testing.T) {
 	for name, kind := range map[string]storage.Kind{
 		"Unreadable": storage.Unreadable, "Conflict": storage.Conflict, "Other": storage.Other,
-		"Denied": storage.Denied, "Unavailable": storage.Unavailable, "Throttled": storage.Throttled,
+		"Denied": storage.Denied, "Unavailable": storage.Unavailable,
+		"Throttled": storage.Throttled,
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, w *world) {
@@ -73,16 +76,20 @@ func TestUnreadBody_HoldsUpItsKeyOnly(t *testing.T) {
 				if got := w.status(behind).Stage; got != weir.Queued {
 					t.Errorf("the next message of the key is %s, want it to wait", got)
 				}
-				if st := w.status(bad); st.Stage != weir.Retrying || !strings.Contains(st.LastError, "409 TheAnswer") {
+
+				if st := w.status(bad); st.Stage != weir.Retrying ||
+					!strings.Contains(st.LastError, "409 TheAnswer") {
 					t.Errorf("the message is %s because of %q, want it to wait with storage's answer", st.Stage,
 						st.LastError)
 				}
+
 				if got := w.control().Tail.LastError; !strings.Contains(got, "409 TheAnswer") {
 					t.Errorf("the lane has the error %q, want storage's answer", got)
 				}
 
 				p.blobFaults.Set(nil)
 				w.waitUntilEmpty(2 * time.Minute)
+
 				if got := w.listDelivered("bad"); len(got) != 2 || got[1] != "behind" {
 					t.Errorf("after storage returns the body again, the CMS has got %d messages, want two in order",
 						len(got))
@@ -92,7 +99,8 @@ func TestUnreadBody_HoldsUpItsKeyOnly(t *testing.T) {
 	}
 }
 
-// If the cause is the body, each attempt counts, so the message becomes dead. It can be replayed later.
+// If the cause is the body, each attempt counts, so the message becomes dead. It can be replayed
+// later.
 func TestUnreadBody_BecomesDead(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.startWithBlobs()
@@ -100,11 +108,13 @@ func TestUnreadBody_BecomesDead(t *testing.T) {
 		bad := w.post("bad", newLargeBody())
 		p.Wake(0)
 		w.waitUntilEmpty(10 * time.Minute)
+
 		if st := w.status(bad); st.Stage != weir.Dead || st.AttemptCount != 5 ||
 			!strings.Contains(st.LastError, "cannot return the message's body: 409 TheAnswer") {
-			t.Errorf("got %s after %d attempts: %q; want dead after 5, with the reason", st.Stage, st.AttemptCount,
-				st.LastError)
+			t.Errorf("got %s after %d attempts: %q; want dead after 5, with the reason", st.Stage,
+				st.AttemptCount, st.LastError)
 		}
+
 		if n := len(w.cms.listRequests()); n != 0 {
 			t.Errorf("got %d requests, want none", n)
 		}
@@ -119,8 +129,8 @@ func TestUnreadBody_BecomesDead(t *testing.T) {
 	})
 }
 
-// While storage can be the cause, no attempt counts until delivery.patience has passed. Then the message becomes final,
-// although holders change in between.
+// While storage can be the cause, no attempt counts until delivery.patience has passed. Then the
+// message becomes final, although holders change in between.
 func TestUnreadBody_PatienceEnds(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		patience := func(c *drain.Config) { c.Patience = time.Hour }
@@ -129,19 +139,23 @@ func TestUnreadBody_PatienceEnds(t *testing.T) {
 		bad := w.post("bad", newLargeBody())
 		p.Wake(0)
 		time.Sleep(30 * time.Minute)
+
 		if st := w.status(bad); st.Stage != weir.Retrying || st.AttemptCount != 0 {
-			t.Fatalf("after half of the patience got %s after %d attempts, want no attempt counted", st.Stage,
-				st.AttemptCount)
+			t.Fatalf("after half of the patience got %s after %d attempts, want no attempt counted",
+				st.Stage, st.AttemptCount)
 		}
+
 		p.close(t)
 		next := w.startWithBlobs(patience)
 		next.blobFaults.Set(failReads(storage.Unavailable))
 		next.Wake(0)
 		time.Sleep(25 * time.Minute)
+
 		if st := w.status(bad); st.Stage != weir.Retrying || st.AttemptCount != 0 {
 			t.Fatalf("before the end of the patience got %s after %d attempts, want no attempt counted", st.Stage,
 				st.AttemptCount)
 		}
+
 		w.waitUntilEmpty(20 * time.Minute)
 		if st := w.status(bad); st.Stage != weir.Dead || st.AttemptCount != 5 {
 			t.Errorf("got %s after %d attempts, want dead after 5", st.Stage, st.AttemptCount)
@@ -158,26 +172,31 @@ func TestUnreadBody_DeniedCountsIfAnotherBodyIsRead(t *testing.T) {
 			if c.Op == "Get" && len(denied) == 0 {
 				denied[c.Key] = true
 			}
+
 			if !denied[c.Key] {
 				return storagetest.Fault{}
 			}
 			return failReads(storage.Denied)(c)
 		})
+
 		bad := w.post("bad", newLargeBody())
 		p.Wake(0)
 		time.Sleep(5 * time.Minute)
+
 		if st := w.status(bad); st.AttemptCount != 0 || st.Stage != weir.Retrying {
-			t.Fatalf("got %s after %d attempts, want none counted: the process may lack its role", st.Stage,
-				st.AttemptCount)
+			t.Fatalf("got %s after %d attempts, want none counted: the process may lack its role",
+				st.Stage, st.AttemptCount)
 		}
+
 		for range 5 {
 			w.post("good", newLargeBody())
 			p.Wake(0)
 			time.Sleep(2 * time.Minute)
 		}
+
 		if st := w.status(bad); st.Stage != weir.Dead || st.AttemptCount != 5 {
-			t.Errorf("got %s after %d attempts, want dead after 5: storage returned other bodies", st.Stage,
-				st.AttemptCount)
+			t.Errorf("got %s after %d attempts, want dead after 5: storage returned other bodies",
+				st.Stage, st.AttemptCount)
 		}
 	})
 }
@@ -190,21 +209,28 @@ func TestUnreadBody_Damaged(t *testing.T) {
 		if err != nil || len(page.Infos) != 1 {
 			t.Fatalf("got the blobs %+v (%v), want one", page.Infos, err)
 		}
-		if err := w.account.Blobs().Put(t.Context(), page.Infos[0].Name, []byte("damaged")); err != nil {
+
+		if err := w.account.Blobs().Put(t.Context(), page.Infos[0].Name, []byte("damaged")); err !=
+			nil {
 			t.Fatal(err)
 		}
+
 		p := w.start()
 		p.Wake(0)
 		w.post("good", "1")
 		w.expectDelivered(p, "good", 2*time.Second)
 		w.waitUntilEmpty(10 * time.Minute)
-		if st := w.status(bad); st.Stage != weir.Dead || !strings.Contains(st.LastError, "unreadable") {
-			t.Errorf("got %s because of %q, want dead because its body is unreadable", st.Stage, st.LastError)
+
+		if st := w.status(bad); st.Stage != weir.Dead ||
+			!strings.Contains(st.LastError, "unreadable") {
+			t.Errorf("got %s because of %q, want dead because its body is unreadable", st.Stage,
+				st.LastError)
 		}
 	})
 }
 
-// Scheduled messages whose bodies are prefetched become due beside one whose body storage does not return.
+// Scheduled messages whose bodies are prefetched become due beside one whose body storage does not
+// return.
 func TestUnreadBody_DoesNotStopDueMessages(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		p := w.startWithBlobs()
@@ -228,16 +254,19 @@ func TestSession_InterruptionIsShown(t *testing.T) {
 				return storagetest.Fault{}
 			}
 			return storagetest.Fault{Kind: storagetest.FailBefore,
-				Err: &storage.Error{Op: "table range", Kind: storage.Other, Index: -1, Code: "400 InvalidInput"}}
+				Err: &storage.Error{Op: "table range", Kind: storage.Other, Index: -1,
+					Code: "400 InvalidInput"}}
 		})
+
 		w.post("a", "1")
 		p.Wake(0)
 		time.Sleep(time.Minute)
 		tail := w.control().Tail
-		if want := "the holder was interrupted: storage: 400 InvalidInput"; tail.LastError != want ||
+		if want := "the holder was interrupted: storage: 400 InvalidInput"; tail.LastError !=
+			want ||
 			time.Since(tail.LastErrorAt) > 10*time.Second {
-			t.Errorf("the lane has the error %q of %s, want %q of the last seconds", tail.LastError, tail.LastErrorAt,
-				want)
+			t.Errorf("the lane has the error %q of %s, want %q of the last seconds", tail.LastError,
+				tail.LastErrorAt, want)
 		}
 	})
 }

@@ -22,8 +22,8 @@ const MaxLines = 10_000
 const (
 	// pageLines is the largest number of lines that are in memory at the same time.
 	pageLines = 200
-	// maxTime is the time after which an export reads no further page. It is shorter than the timeouts of clients: a
-	// client still gets the page whose read began before maxTime was over.
+	// maxTime is the time after which an export reads no further page. It is shorter than the
+	// timeouts of clients: a client still gets the page whose read began before maxTime was over.
 	maxTime = 15 * time.Second
 )
 
@@ -36,9 +36,9 @@ const (
 	JSON Format = "json"
 )
 
-// ParseFormat returns the format that a request asks for. The parameter format is csv or json; any other value is an
-// error. Without the parameter the format is CSV if the header Accept has text/csv. Otherwise it is "": the request
-// does not ask for a file.
+// ParseFormat returns the format that a request asks for. The parameter format is csv or json; any
+// other value is an error. Without the parameter the format is CSV if the header Accept has
+// text/csv. Otherwise it is "": the request does not ask for a file.
 func ParseFormat(r *http.Request) (Format, error) {
 	switch f := Format(r.URL.Query().Get("format")); f {
 	case CSV, JSON:
@@ -47,11 +47,13 @@ func ParseFormat(r *http.Request) (Format, error) {
 	default:
 		return "", errors.New("must be csv or json")
 	}
+
 	for accepted := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
 		if kind, _, err := mime.ParseMediaType(accepted); err == nil && kind == "text/csv" {
 			return CSV, nil
 		}
 	}
+
 	return "", nil
 }
 
@@ -68,15 +70,16 @@ type List[T any] struct {
 	Name      string // name of the JSON field that has the lines
 	Columns   []string
 	NewRecord func(T) []string // one cell for each column
-	// ReadPage reads at most limit lines of the page that token names; "" = the first page. A list of a single page
-	// ignores the token.
+	// ReadPage reads at most limit lines of the page that token names; "" = the first page. A list
+	// of a single page ignores the token.
 	ReadPage func(ctx context.Context, limit int, token string) (Page[T], error)
 	Now      func() time.Time
 	Log      *slog.Logger
 }
 
-// WriteIfAsked answers with an export of at most MaxLines lines, if the request asks for a file. It reports whether the
-// request asked. If ParseFormat returns an error, WriteIfAsked returns the error and does not answer.
+// WriteIfAsked answers with an export of at most MaxLines lines, if the request asks for a file. It
+// reports whether the request asked. If ParseFormat returns an error, WriteIfAsked returns the
+// error and does not answer.
 func (x *List[T]) WriteIfAsked(w http.ResponseWriter, r *http.Request) (isAsked bool, err error) {
 	f, err := ParseFormat(r)
 	if err != nil || f == "" {
@@ -86,12 +89,12 @@ func (x *List[T]) WriteIfAsked(w http.ResponseWriter, r *http.Request) (isAsked 
 	return true, nil
 }
 
-// Write answers with an export of at most limit lines, from the page that token names; "" = the first page. It reads no
-// further page after 15 s.
+// Write answers with an export of at most limit lines, from the page that token names; "" = the
+// first page. It reads no further page after 15 s.
 //
-// If the first page cannot be read, Write answers with an error. If a later page cannot be read, Write panics with
-// http.ErrAbortHandler. The server then cuts off the connection, so that the client does not take the file for
-// complete.
+// If the first page cannot be read, Write answers with an error. If a later page cannot be read,
+// Write panics with http.ErrAbortHandler. The server then cuts off the connection, so that the
+// client does not take the file for complete.
 func (x *List[T]) Write(w http.ResponseWriter, r *http.Request, f Format, limit int, token string) {
 	began := x.Now()
 	p, err := x.ReadPage(r.Context(), min(limit, pageLines), token)
@@ -99,17 +102,21 @@ func (x *List[T]) Write(w http.ResponseWriter, r *http.Request, f Format, limit 
 		httpio.WriteError(w, r, x.Log, err)
 		return
 	}
+
 	out := newLineWriter(w, x, f)
 	for {
 		for _, line := range p.Lines {
 			out.writeLine(line)
 		}
+
 		limit -= len(p.Lines)
 		if limit <= 0 || p.Next == "" || x.Now().Sub(began) > maxTime {
 			out.writeEnd(p)
 			return
 		}
+
 		out.flushLines()
+
 		if p, err = x.ReadPage(r.Context(), min(limit, pageLines), p.Next); err != nil {
 			x.Log.Warn("export: cut off", "invocation_id", httpio.InvocationID(r), "err", err)
 			panic(http.ErrAbortHandler)
@@ -117,8 +124,8 @@ func (x *List[T]) Write(w http.ResponseWriter, r *http.Request, f Format, limit 
 	}
 }
 
-// lineWriter writes the lines of an export. It ignores errors of writes: if the client is gone, the request's context
-// has ended, and the next read of storage fails.
+// lineWriter writes the lines of an export. It ignores errors of writes: if the client is gone, the
+// request's context has ended, and the next read of storage fails.
 type lineWriter[T any] struct {
 	*List[T]
 	out   http.ResponseWriter
@@ -131,6 +138,7 @@ func newLineWriter[T any](w http.ResponseWriter, x *List[T], f Format) *lineWrit
 	if f == CSV {
 		contentType = "text/csv; charset=utf-8"
 	}
+
 	h := w.Header()
 	h.Set("Content-Type", contentType)
 	h.Set("Content-Disposition", fmt.Sprintf(`attachment; filename="weir-%s.%s"`, x.File, f))
@@ -143,7 +151,9 @@ func newLineWriter[T any](w http.ResponseWriter, x *List[T], f Format) *lineWrit
 		out.csv.Write(x.Columns)
 		return out
 	}
+
 	fmt.Fprintf(w, "{%q:[", x.Name)
+
 	return out
 }
 
@@ -152,9 +162,11 @@ func (o *lineWriter[T]) writeLine(line T) {
 		o.csv.Write(guardCells(o.NewRecord(line)))
 		return
 	}
+
 	if o.lines > 1 {
 		o.out.Write([]byte(","))
 	}
+
 	o.out.Write(encodeJSON(line))
 }
 
@@ -165,8 +177,8 @@ func (o *lineWriter[T]) flushLines() {
 	http.NewResponseController(o.out).Flush()
 }
 
-// writeEnd writes the end of the file. An incomplete CSV file ends with a note, because CSV has no field for the token
-// of the next page.
+// writeEnd writes the end of the file. An incomplete CSV file ends with a note, because CSV has no
+// field for the token of the next page.
 func (o *lineWriter[T]) writeEnd(p Page[T]) {
 	if o.csv == nil {
 		rest := encodeJSON(p.End) // a JSON object
@@ -179,6 +191,7 @@ func (o *lineWriter[T]) writeEnd(p Page[T]) {
 		o.csv.Write([]string{fmt.Sprintf("(not complete: the export ended after %d lines; narrow the search)",
 			o.lines)})
 	}
+
 	o.flushLines()
 }
 
@@ -190,8 +203,8 @@ func encodeJSON(v any) []byte {
 	return data
 }
 
-// guardCells puts an apostrophe before each cell that a spreadsheet would run as a formula. Some cells have texts of
-// upstreams, which could otherwise run formulas in an operator's spreadsheet.
+// guardCells puts an apostrophe before each cell that a spreadsheet would run as a formula. Some
+// cells have texts of upstreams, which could otherwise run formulas in an operator's spreadsheet.
 func guardCells(cells []string) []string {
 	for i, cell := range cells {
 		if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {

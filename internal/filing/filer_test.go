@@ -36,20 +36,26 @@ func TestFiler_FilesWithItsOptions(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	f := &fake{dueAt: now.Add(time.Hour)}
-	h := http.Header{"Idempotency-Key": {"k-1"}, "Weir-Deliver-After": {"90s"}, "Weir-Callback": {"https://a.example/"}}
+	h := http.Header{"Idempotency-Key": {"k-1"}, "Weir-Deliver-After": {"90s"},
+		"Weir-Callback": {"https://a.example/"}}
 	o, err := newFiler(f).ReadOptions(h, now)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s := filing.Submission{ContentType: "text/xml", Body: []byte("<a/>"), Options: o}
 	if _, err := newFiler(f).File(t.Context(), s); err != nil || len(f.filed) != 1 {
 		t.Fatalf("filed %d messages, error %v; want 1 message and no error", len(f.filed), err)
 	}
+
 	m := f.filed[0]
-	if want := now.Add(90 * time.Second); !m.DueAt.Equal(want) || m.Callback != "https://a.example/" ||
+	if want := now.Add(90 * time.Second); !m.DueAt.Equal(want) ||
+		m.Callback != "https://a.example/" ||
 		f.keys[0] != "k-1" || m.ContentType != "text/xml" || string(m.Body) != "<a/>" {
-		t.Errorf("filed %+v with the key %q; want the due time %s, the callback and k-1", m, f.keys[0], want)
+		t.Errorf("filed %+v with the key %q; want the due time %s, the callback and k-1", m,
+			f.keys[0], want)
 	}
+
 	s.Options.DueAt = time.Time{}
 	if r, err := newFiler(f).File(t.Context(), s); err != nil || !r.Message.DueAt.Equal(f.dueAt) {
 		t.Errorf("got the due time %s, %v; want the body's %s", r.Message.DueAt, err, f.dueAt)
@@ -59,7 +65,8 @@ func TestFiler_FilesWithItsOptions(t *testing.T) {
 func TestFiler_FilesNothingThatBreaksItsContract(t *testing.T) {
 	t.Parallel()
 	f := &fake{refusal: &weir.Error{Kind: weir.Invalid}}
-	if _, err := newFiler(f).File(t.Context(), filing.Submission{}); weir.KindOf(err) != weir.Invalid ||
+	if _, err := newFiler(f).File(t.Context(), filing.Submission{}); weir.KindOf(err) !=
+		weir.Invalid ||
 		len(f.filed) != 0 {
 		t.Errorf("filed %d messages, error %v; want no message, and Invalid", len(f.filed), err)
 	}

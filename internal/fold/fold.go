@@ -1,9 +1,11 @@
-// Package fold compares ordering keys as a CMS compares them that ignores case, accents, or the form in which a text
-// writes its characters. Keys with the same folded key share a lane and an order.
+// Package fold compares ordering keys as a CMS compares them that ignores case, accents, or the
+// form in which a text writes its characters. Keys with the same folded key share a lane and an
+// order.
 //
-// The folded key of a stored message must never change, because the message lies in the lane of its folded key. So the
-// rules must not change either. Unicode never changes them for assigned characters, but a later version assigns further
-// characters. TestRules_NeverChange fails if an update of the tables changes the folding of any character.
+// The folded key of a stored message must never change, because the message lies in the lane of its
+// folded key. So the rules must not change either. Unicode never changes them for assigned
+// characters, but a later version assigns further characters. TestRules_NeverChange fails if an
+// update of the tables changes the folding of any character.
 package fold
 
 import (
@@ -18,15 +20,16 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Rules are the differences between keys that folding removes. The zero value removes none: each key is its own folded
-// key. The values are stored, so they never change.
+// Rules are the differences between keys that folding removes. The zero value removes none: each
+// key is its own folded key. The values are stored, so they never change.
 type Rules uint8
 
 // The single rules. Their bits are combined by |.
 const (
 	Case    Rules = 1 << iota // Unicode's full case folding: A = a, ß = ss
 	Accents                   // removes the marks (category Mn) of the decomposed text (NFD): é = e
-	NFC                       // one form of canonically equivalent texts: é as one character = e with U+0301
+	// one form of canonically equivalent texts: é as one character = e with U+0301
+	NFC
 )
 
 // All are the rules together.
@@ -48,6 +51,7 @@ func Parse(given []string) (Rules, error) {
 		}
 		r |= 1 << i
 	}
+
 	return r, nil
 }
 
@@ -81,7 +85,8 @@ func (r Rules) Flag() string {
 	return strings.Join(r.Names(), ",")
 }
 
-// Text returns the names of the rules, separated by spaces, as they are stored. It is empty for the zero value.
+// Text returns the names of the rules, separated by spaces, as they are stored. It is empty for the
+// zero value.
 func (r Rules) Text() string { return strings.Join(r.Names(), " ") }
 
 // ParseText parses a result of Text.
@@ -96,12 +101,14 @@ func (r *Rules) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &given); err != nil {
 		return err
 	}
+
 	parsed, err := Parse(given)
 	*r = parsed
 	return err
 }
 
-// Fold returns the folded key. A key of marks alone keeps its marks, because a message without a key has the empty one.
+// Fold returns the folded key. A key of marks alone keeps its marks, because a message without a
+// key has the empty one.
 func (r Rules) Fold(key string) string {
 	folded := r.foldText(key)
 	if folded == "" {
@@ -120,25 +127,31 @@ func (r Rules) foldText(key string) string {
 		return strings.ToLower(key)
 	}
 
-	// Case folding of a text with composed characters, or with several marks, can have another result than that of an
-	// equivalent text. So the text is decomposed first, if equivalent texts are equal to one of the rules.
+	// Case folding of a text with composed characters, or with several marks, can have another
+	// result than that of an equivalent text. So the text is decomposed first, if equivalent texts
+	// are equal to one of the rules.
 	text := key
 	if r&(Accents|NFC) != 0 {
 		text = norm.NFD.String(text)
 	}
+
 	if r&Accents != 0 {
 		text = removeMarks(text)
 	}
+
 	if r&Case != 0 {
 		text = cases.Fold().String(text)
 	}
+
 	if r&(Accents|NFC) != 0 {
 		text = norm.NFC.String(text)
 	}
+
 	return text
 }
 
-// removeMarks removes the characters of the category Mn, which combine with the character before them.
+// removeMarks removes the characters of the category Mn, which combine with the character before
+// them.
 func removeMarks(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.Is(unicode.Mn, r) {

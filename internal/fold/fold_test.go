@@ -43,7 +43,8 @@ func TestRules_Fold(t *testing.T) {
 		{fold.Accents, "Cafe", "cafe", false},
 		{fold.All, "CAF\u00c9", "cafe", true},
 		{fold.All, "İ", "i", true},
-		{fold.All, "\u1fb3", "\u03b1", true}, // alpha with an iota below: the case folding of the mark is a letter
+		// alpha with an iota below: the case folding of the mark is a letter
+		{fold.All, "\u1fb3", "\u03b1", true},
 		// What folding keeps apart, although some databases do not:
 		{fold.All, "ı", "i", false},
 		{fold.All, "æ", "ae", false},
@@ -57,7 +58,8 @@ func TestRules_Fold(t *testing.T) {
 	} {
 		a, b := c.rules.Fold(c.a), c.rules.Fold(c.b)
 		if (a == b) != c.wantEqual {
-			t.Errorf("%v: got %q for %q and %q for %q, want them equal: %v", c.rules, a, c.a, b, c.b, c.wantEqual)
+			t.Errorf("%v: got %q for %q and %q for %q, want them equal: %v", c.rules, a, c.a, b,
+				c.b, c.wantEqual)
 		}
 	}
 }
@@ -86,8 +88,8 @@ func drawText(r *rand.Rand) string {
 	return text
 }
 
-// A folded key is its own folded key, and equivalent texts have the same one. Otherwise two spellings of one key could
-// be in two lanes.
+// A folded key is its own folded key, and equivalent texts have the same one. Otherwise two
+// spellings of one key could be in two lanes.
 func TestRules_Fold_IsStable(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(5, 6))
@@ -96,23 +98,27 @@ func TestRules_Fold_IsStable(t *testing.T) {
 		for rules := range fold.All + 1 {
 			folded := rules.Fold(text)
 			if again := rules.Fold(folded); again != folded {
-				t.Fatalf("%v: %+q folds to %+q, and that to %+q, want no further change", rules, text, folded, again)
+				t.Fatalf("%v: %+q folds to %+q, and that to %+q, want no further change", rules,
+					text, folded, again)
 			}
+
 			if rules&(fold.NFC|fold.Accents) == 0 {
 				continue
 			}
+
 			for _, form := range []norm.Form{norm.NFC, norm.NFD} {
 				if other := rules.Fold(form.String(text)); other != folded {
-					t.Fatalf("%v: got %+q for %+q and %+q for an equivalent text, want one key", rules, folded, text,
-						other)
+					t.Fatalf("%v: got %+q for %+q and %+q for an equivalent text, want one key",
+						rules, folded, text, other)
 				}
 			}
 		}
 	}
 }
 
-// The folding of each character stays as it is: stored messages lie in the lanes of their folded keys. If an update of
-// the tables makes this test fail, keep the former folding of the characters that changed.
+// The folding of each character stays as it is: stored messages lie in the lanes of their folded
+// keys. If an update of the tables makes this test fail, keep the former folding of the characters
+// that changed.
 func TestRules_NeverChange(t *testing.T) {
 	t.Parallel()
 	const lastLetter = 0x323af // of planes 0 to 3; the others have no characters that fold
@@ -131,6 +137,7 @@ func TestRules_NeverChange(t *testing.T) {
 					fmt.Fprintf(sum, "%x %x\n", string(c), folded)
 				}
 			}
+
 			if got := hex.EncodeToString(sum.Sum(nil)[:8]); got != want {
 				t.Errorf("the hash of all foldings is %s, want %s", got, want)
 			}
@@ -144,23 +151,29 @@ func TestParse(t *testing.T) {
 	if err != nil || r != fold.Case|fold.NFC || r.String() != "[case, nfc]" {
 		t.Errorf("got %v, %v, want [case, nfc]", r, err)
 	}
+
 	for rules := range fold.All + 1 {
 		fromText, err := fold.ParseText(rules.Text())
 		if err != nil || fromText != rules {
 			t.Errorf("got %v, %v from the text %q, want %v", fromText, err, rules.Text(), rules)
 		}
+
 		data, err := json.Marshal(rules)
 		var fromJSON fold.Rules
 		if err == nil {
 			err = json.Unmarshal(data, &fromJSON)
 		}
+
 		if err != nil || fromJSON != rules {
 			t.Errorf("got %v, %v from the JSON %s, want %v", fromJSON, err, data, rules)
 		}
 	}
-	if _, err := fold.Parse([]string{"case", "width"}); err == nil || !strings.Contains(err.Error(), `"width"`) {
+
+	if _, err := fold.Parse([]string{"case", "width"}); err == nil ||
+		!strings.Contains(err.Error(), `"width"`) {
 		t.Errorf("got %v, want an error that names width", err)
 	}
+
 	if got := fold.Rules(0).Names(); got == nil || !slices.Equal(got, []string{}) {
 		t.Errorf("got %#v, want an empty list", got)
 	}

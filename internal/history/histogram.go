@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Durations is a histogram: it maps the number of a bucket to the number of durations in the bucket. The upper bound of
-// a bucket is the upper bound of the previous bucket, multiplied by the fourth root of two. So a quantile above 250 µs
-// is right to within a tenth. All instances have the same buckets, so their counts can be added. A nil Durations is
-// empty and can only be read.
+// Durations is a histogram: it maps the number of a bucket to the number of durations in the
+// bucket. The upper bound of a bucket is the upper bound of the previous bucket, multiplied by the
+// fourth root of two. So a quantile above 250 µs is right to within a tenth. All instances have the
+// same buckets, so their counts can be added. A nil Durations is empty and can only be read.
 type Durations map[int]int64
 
 // bucketsPerDoubling is the number of buckets between a duration and twice that duration.
@@ -51,23 +51,26 @@ func (h Durations) meanOf() time.Duration {
 	return time.Duration(sum / float64(max(h.Count(), 1)))
 }
 
-// Quantile returns the approximate q-quantile; q is from 0 to 1. The result is the middle of a bucket, or 0 if there
-// are no durations.
+// Quantile returns the approximate q-quantile; q is from 0 to 1. The result is the middle of a
+// bucket, or 0 if there are no durations.
 func (h Durations) Quantile(q float64) time.Duration {
 	total := h.Count()
 	if total == 0 {
 		return 0
 	}
+
 	rank, last := int64(math.Ceil(q*float64(total))), 0
 	for b := range h {
 		last = max(last, b)
 	}
+
 	var seen int64
 	for b := 0; b < last; b++ {
 		if seen += h[b]; seen >= max(rank, 1) {
 			return bucketMiddle(b)
 		}
 	}
+
 	return bucketMiddle(last)
 }
 

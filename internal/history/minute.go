@@ -10,14 +10,18 @@ import (
 
 // Minute has the counts of one minute, or of a longer step.
 type Minute struct {
-	At           time.Time              `json:"t"` // beginning of the minute or the step
-	Lanes        map[int]*Lane          `json:"l,omitempty"`
-	Attempts     map[weir.Outcome]int64 `json:"a,omitempty"`
-	Attempt      Durations              `json:"d,omitempty"` // durations of attempts
-	Lag          Durations              `json:"g,omitempty"` // time to delivery, from acceptance, due time or replay
-	Transactions map[string]int64       `json:"x,omitempty"` // by service and operation, such as "table transact"
-	AnsweredAt   time.Time              `json:"y,omitzero"`  // time of the last attempt that was delivered or rejected
-	FailedAt     time.Time              `json:"z,omitzero"`  // time of the last retry or unavailable outcome
+	At       time.Time              `json:"t"` // beginning of the minute or the step
+	Lanes    map[int]*Lane          `json:"l,omitempty"`
+	Attempts map[weir.Outcome]int64 `json:"a,omitempty"`
+	Attempt  Durations              `json:"d,omitempty"` // durations of attempts
+	// time to delivery, from acceptance, due time or replay
+	Lag Durations `json:"g,omitempty"`
+	// by service and operation, such as "table transact"
+	Transactions map[string]int64 `json:"x,omitempty"`
+	// time of the last attempt that was delivered or rejected
+	AnsweredAt time.Time `json:"y,omitzero"`
+	// time of the last retry or unavailable outcome
+	FailedAt time.Time `json:"z,omitzero"`
 
 	Refused   map[Refusal]int64 `json:"r,omitempty"` // refused submissions
 	Senders   map[string]int64  `json:"s,omitempty"` // accepted posts, by sender; see Recorder.Sent
@@ -56,9 +60,9 @@ func (r *Refusal) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Lane has the counts of one lane. Seen is true if an instance recorded Waiting and Oldest. For each minute an instance
-// keeps the last recorded values of these two. If the counts of several instances or minutes are added up, Waiting and
-// Oldest are the largest values.
+// Lane has the counts of one lane. Seen is true if an instance recorded Waiting and Oldest. For
+// each minute an instance keeps the last recorded values of these two. If the counts of several
+// instances or minutes are added up, Waiting and Oldest are the largest values.
 type Lane struct {
 	Accepted   int64         `json:"a,omitempty"`
 	Delivered  int64         `json:"d,omitempty"`
@@ -69,8 +73,8 @@ type Lane struct {
 	Seen       bool          `json:"v,omitempty"`
 	Waiting    int64         `json:"w,omitempty"`
 	Oldest     time.Duration `json:"o,omitempty"` // age of the oldest waiting message
-	// Uncounted is the number of attempts that do not count for their message, because the CMS was away or refused all.
-	// UncountedStatus is the last status that the CMS answered; 0 = no answer.
+	// Uncounted is the number of attempts that do not count for their message, because the CMS was
+	// away or refused all. UncountedStatus is the last status that the CMS answered; 0 = no answer.
 	Uncounted       int64 `json:"u,omitempty"`
 	UncountedStatus int   `json:"h,omitempty"`
 }
@@ -91,8 +95,10 @@ func (l *Lane) countFinal(stage weir.Stage) {
 }
 
 func newMinute(at time.Time) *Minute {
-	return &Minute{At: at, Lanes: map[int]*Lane{}, Attempts: map[weir.Outcome]int64{}, Attempt: Durations{},
-		Lag: Durations{}, Transactions: map[string]int64{}, Refused: map[Refusal]int64{}, Senders: map[string]int64{}}
+	return &Minute{At: at, Lanes: map[int]*Lane{}, Attempts: map[weir.Outcome]int64{},
+		Attempt: Durations{},
+		Lag:     Durations{}, Transactions: map[string]int64{}, Refused: map[Refusal]int64{},
+		Senders: map[string]int64{}}
 }
 
 func (m *Minute) laneOf(number int) *Lane {
@@ -104,8 +110,8 @@ func (m *Minute) laneOf(number int) *Lane {
 	return l
 }
 
-// isIdle reports whether the minute has no activity. Waiting messages and storage transactions do not count as
-// activity.
+// isIdle reports whether the minute has no activity. Waiting messages and storage transactions do
+// not count as activity.
 func (m *Minute) isIdle() bool {
 	for _, l := range m.Lanes {
 		if *l != (Lane{Seen: l.Seen, Waiting: l.Waiting, Oldest: l.Oldest}) {
@@ -133,6 +139,7 @@ func (m *Minute) Total() Lane {
 		t.Waiting += l.Waiting
 		t.Oldest = max(t.Oldest, l.Oldest)
 	}
+
 	return t
 }
 
@@ -145,7 +152,8 @@ func (m *Minute) AllTransactions() int64 {
 	return n
 }
 
-// addCounts adds all fields of another Lane except Seen, Waiting and Oldest, which are not counters.
+// addCounts adds all fields of another Lane except Seen, Waiting and Oldest, which are not
+// counters.
 func (l *Lane) addCounts(other *Lane) {
 	l.Accepted += other.Accepted
 	l.Delivered += other.Delivered
@@ -174,30 +182,37 @@ func (m *Minute) noteAttempt(outcome weir.Outcome, at time.Time) {
 	}
 }
 
-// addMinute adds the counts of another minute. Waiting and Oldest are not counters, so addMinute keeps the larger
-// values.
+// addMinute adds the counts of another minute. Waiting and Oldest are not counters, so addMinute
+// keeps the larger values.
 func (m *Minute) addMinute(other *Minute) {
 	for number, l := range other.Lanes {
 		mine := m.laneOf(number)
 		mine.addCounts(l)
-		mine.Waiting, mine.Oldest, mine.Seen = max(mine.Waiting, l.Waiting), max(mine.Oldest, l.Oldest), mine.Seen ||
-			l.Seen
+		mine.Waiting, mine.Oldest, mine.Seen = max(mine.Waiting, l.Waiting),
+			max(mine.Oldest, l.Oldest), mine.Seen ||
+				l.Seen
 	}
+
 	for outcome, n := range other.Attempts {
 		m.Attempts[outcome] += n
 	}
+
 	for name, n := range other.Transactions {
 		m.Transactions[name] += n
 	}
+
 	for refusal, n := range other.Refused {
 		m.Refused[refusal] += n
 	}
+
 	for sender, n := range other.Senders {
 		m.Senders[sender] += n
 	}
+
 	m.Poisoned += other.Poisoned
 	m.Throttled += other.Throttled
 	m.Attempt.addAll(other.Attempt)
 	m.Lag.addAll(other.Lag)
-	m.AnsweredAt, m.FailedAt = laterOf(m.AnsweredAt, other.AnsweredAt), laterOf(m.FailedAt, other.FailedAt)
+	m.AnsweredAt, m.FailedAt = laterOf(m.AnsweredAt, other.AnsweredAt),
+		laterOf(m.FailedAt, other.FailedAt)
 }

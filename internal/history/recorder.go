@@ -8,13 +8,15 @@ import (
 	"weir/internal/weir"
 )
 
-// Recorder counts the activity of this instance. It is a drain.Observer. A Recorder is safe for concurrent use.
+// Recorder counts the activity of this instance. It is a drain.Observer. A Recorder is safe for
+// concurrent use.
 type Recorder struct {
-	now    func() time.Time
-	counts func() map[string]int64 // returns the storage transactions so far; see Minute.Transactions
+	now func() time.Time
+	// returns the storage transactions so far; see Minute.Transactions
+	counts func() map[string]int64
 
-	// Throttled returns the number of requests of this process that storage has throttled so far; nil = not counted.
-	// It is set before the first minute.
+	// Throttled returns the number of requests of this process that storage has throttled so far;
+	// nil = not counted. It is set before the first minute.
 	Throttled func() int64
 
 	mu            sync.Mutex
@@ -23,21 +25,23 @@ type Recorder struct {
 	countsAtLast  map[string]int64 // result of "counts" when a minute was last added to "completed"
 	throttledLast int64            // result of Throttled at that time
 	lastWaiting   map[int]int64    // number of waiting messages by lane, as recorded last
-	changes       int64            // rises with each call of Accepted, Attempted, Finished, Refused or Poisoned
+	// rises with each call of Accepted, Attempted, Finished, Refused or Poisoned
+	changes int64
 }
 
-// waitingInterval is the time after which an unchanged number of waiting messages is recorded again. The interval is
-// long, because messages that are scheduled for next month must not cost a transaction each minute.
+// waitingInterval is the time after which an unchanged number of waiting messages is recorded
+// again. The interval is long, because messages that are scheduled for next month must not cost a
+// transaction each minute.
 const waitingInterval = 10 * time.Minute
 
-// NewRecorder returns a Recorder. The function "counts" returns the numbers of storage transactions of this process so
-// far, by service and operation; see Minute.Transactions.
+// NewRecorder returns a Recorder. The function "counts" returns the numbers of storage transactions
+// of this process so far, by service and operation; see Minute.Transactions.
 func NewRecorder(now func() time.Time, counts func() map[string]int64) *Recorder {
 	return &Recorder{now: now, counts: counts, lastWaiting: map[int]int64{}}
 }
 
-// thisMinute returns the present minute. If the minute in currentMinute is over, thisMinute first completes that
-// minute. The caller must have locked mu.
+// thisMinute returns the present minute. If the minute in currentMinute is over, thisMinute first
+// completes that minute. The caller must have locked mu.
 func (r *Recorder) thisMinute() *Minute {
 	at := r.now().UTC().Truncate(time.Minute)
 	if r.currentMinute == nil || at.After(r.currentMinute.At) {
@@ -52,20 +56,23 @@ func (r *Recorder) completeMinute() {
 	if r.currentMinute == nil || r.canSkip(r.currentMinute) {
 		return
 	}
+
 	for number, l := range r.currentMinute.Lanes {
 		if l.Seen {
 			r.lastWaiting[number] = l.Waiting
 		}
 	}
+
 	r.countsAtLast = r.addTransactions(r.currentMinute)
 	if r.Throttled != nil {
 		r.throttledLast = r.addThrottled(r.currentMinute)
 	}
+
 	r.completed = append(r.completed, r.currentMinute)
 }
 
-// addTransactions adds to m the storage transactions that were made after the last completed minute. It returns the
-// result of r.counts.
+// addTransactions adds to m the storage transactions that were made after the last completed
+// minute. It returns the result of r.counts.
 func (r *Recorder) addTransactions(m *Minute) map[string]int64 {
 	total := r.counts()
 	for name, n := range total {
@@ -83,8 +90,9 @@ func (r *Recorder) addThrottled(m *Minute) int64 {
 	return total
 }
 
-// RecentlyThrottled returns the number of requests of this process that storage throttled since a time. It can lack
-// minutes of the previous hour, and it also counts the requests of earlier minutes without other activity.
+// RecentlyThrottled returns the number of requests of this process that storage throttled since a
+// time. It can lack minutes of the previous hour, and it also counts the requests of earlier
+// minutes without other activity.
 func (r *Recorder) RecentlyThrottled(since time.Time) (n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,21 +103,25 @@ func (r *Recorder) RecentlyThrottled(since time.Time) (n int64) {
 			n += m.Throttled
 		}
 	}
+
 	return n
 }
 
-// canSkip reports whether m need not be stored: m has no activity, and no number of waiting messages has to be
-// recorded. A number is recorded when it changes. A number above 0 is also recorded once per waitingInterval.
+// canSkip reports whether m need not be stored: m has no activity, and no number of waiting
+// messages has to be recorded. A number is recorded when it changes. A number above 0 is also
+// recorded once per waitingInterval.
 func (r *Recorder) canSkip(m *Minute) bool {
 	if !m.isIdle() {
 		return false
 	}
+
 	again := m.At.Equal(m.At.Truncate(waitingInterval))
 	for number, l := range m.Lanes {
 		if l.Seen && (l.Waiting != r.lastWaiting[number] || l.Waiting > 0 && again) {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -121,8 +133,8 @@ func (r *Recorder) Accepted(lane, n int) {
 	r.changes++
 }
 
-// maxNames limits the number of refusals, and of senders, that a minute keeps apart. So the row of an hour stays small
-// if each post breaks another rule, or comes with another key.
+// maxNames limits the number of refusals, and of senders, that a minute keeps apart. So the row of
+// an hour stays small if each post breaks another rule, or comes with another key.
 const maxNames = 32
 
 // Refused counts a refused submission.
@@ -133,6 +145,7 @@ func (r *Recorder) Refused(refusal Refusal) {
 	if _, known := m.Refused[refusal]; !known && len(m.Refused) >= maxNames {
 		refusal.Contract, refusal.Rule = "", ""
 	}
+
 	m.Refused[refusal]++
 	r.changes++
 }
@@ -140,7 +153,8 @@ func (r *Recorder) Refused(refusal Refusal) {
 // OtherSenders counts for the senders that a minute does not keep apart.
 const OtherSenders = "other"
 
-// Sent counts an accepted post, by its sender: the fingerprint of a function key, or the name of a known upstream.
+// Sent counts an accepted post, by its sender: the fingerprint of a function key, or the name of a
+// known upstream.
 func (r *Recorder) Sent(sender string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -148,6 +162,7 @@ func (r *Recorder) Sent(sender string) {
 	if _, known := m.Senders[sender]; !known && len(m.Senders) >= maxNames {
 		sender = OtherSenders
 	}
+
 	m.Senders[sender]++
 }
 
@@ -174,11 +189,13 @@ func (r *Recorder) Attempted(lane int, _ *weir.Message, result weir.Result, outc
 	m := r.thisMinute()
 	m.Attempts[outcome]++
 	m.noteAttempt(outcome, r.now().UTC())
+
 	if outcome == weir.OutcomeUnavailable {
 		l := m.laneOf(lane)
 		l.Uncounted++
 		l.UncountedStatus = result.Status
 	}
+
 	r.changes++
 	m.Attempt.Add(result.Duration)
 }
@@ -204,8 +221,8 @@ func (r *Recorder) countChanges() int64 {
 	return r.changes
 }
 
-// copyMinutes returns copies of the completed minutes. If "unfinished" is true and the present minute has to be
-// stored (see canSkip), copyMinutes also returns a copy of the present minute.
+// copyMinutes returns copies of the completed minutes. If "unfinished" is true and the present
+// minute has to be stored (see canSkip), copyMinutes also returns a copy of the present minute.
 func (r *Recorder) copyMinutes(unfinished bool) []*Minute {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -214,6 +231,7 @@ func (r *Recorder) copyMinutes(unfinished bool) []*Minute {
 	for _, m := range r.completed {
 		all = append(all, m.copyMinute())
 	}
+
 	if unfinished && !r.canSkip(r.currentMinute) {
 		c := r.currentMinute.copyMinute()
 		r.addTransactions(c)
@@ -222,10 +240,12 @@ func (r *Recorder) copyMinutes(unfinished bool) []*Minute {
 		}
 		all = append(all, c)
 	}
+
 	return all
 }
 
-// dropBefore drops the completed minutes that began before a time. The caller must have written these minutes.
+// dropBefore drops the completed minutes that began before a time. The caller must have written
+// these minutes.
 func (r *Recorder) dropBefore(before time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

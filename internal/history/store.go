@@ -16,25 +16,28 @@ const (
 	hourKey   = "2006010215"
 	// retention is the age at which a row is removed.
 	retention = 8 * 24 * time.Hour
-	// maxPackedSize is the largest size of a column in bytes, according to Azure's documentation of the table service.
+	// maxPackedSize is the largest size of a column in bytes, according to Azure's documentation of
+	// the table service.
 	maxPackedSize = 64 << 10
 )
 
 func rowKey(hour time.Time, instance string) string { return hour.Format(hourKey) + "_" + instance }
 
-// packMinutes encodes the minutes of an hour. If the result is larger than maxPackedSize, packMinutes encodes the sum
-// of all lanes instead of each lane.
+// packMinutes encodes the minutes of an hour. If the result is larger than maxPackedSize,
+// packMinutes encodes the sum of all lanes instead of each lane.
 func packMinutes(minutes []*Minute) ([]byte, error) {
 	data, err := compressMinutes(minutes)
 	if err != nil || len(data) <= maxPackedSize {
 		return data, err
 	}
+
 	merged := make([]*Minute, len(minutes))
 	for i, m := range minutes {
 		c, total := m.copyMinute(), m.Total()
 		c.Lanes = map[int]*Lane{allLanes: &total}
 		merged[i] = c
 	}
+
 	return compressMinutes(merged)
 }
 
@@ -47,10 +50,13 @@ func compressMinutes(minutes []*Minute) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if err := json.NewEncoder(w).Encode(minutes); err != nil {
 		return nil, err
 	}
+
 	err = w.Close()
+
 	return b.Bytes(), err
 }
 
@@ -60,19 +66,22 @@ func unpackMinutes(data []byte) ([]*Minute, error) {
 	return minutes, err
 }
 
-func writeRow(ctx context.Context, table storage.Table, instance string, hour time.Time, minutes []*Minute) error {
+func writeRow(ctx context.Context, table storage.Table, instance string, hour time.Time,
+	minutes []*Minute) error {
 	data, err := packMinutes(minutes)
 	if err != nil {
 		return err
 	}
-	_, err = table.Transact(ctx, partition, []storage.Op{{Kind: storage.Upsert, Key: rowKey(hour, instance),
-		Values: map[string]any{"Minutes": data}}})
+
+	_, err = table.Transact(ctx, partition,
+		[]storage.Op{{Kind: storage.Upsert, Key: rowKey(hour, instance),
+			Values: map[string]any{"Minutes": data}}})
 	return err
 }
 
-// eachRow reads all rows from the hour of "from" on. For each row it calls the function "each" with the row's key and
-// minutes. If a row cannot be read, err is the reason, and eachRow goes on: the row lacks an hour of one instance, and
-// the history of all others must be shown.
+// eachRow reads all rows from the hour of "from" on. For each row it calls the function "each" with
+// the row's key and minutes. If a row cannot be read, err is the reason, and eachRow goes on: the
+// row lacks an hour of one instance, and the history of all others must be shown.
 func eachRow(ctx context.Context, table storage.Table, from time.Time,
 	each func(key string, minutes []*Minute, err error)) error {
 	q := storage.Query{Partition: partition, From: from.UTC().Format(hourKey)}
@@ -81,12 +90,14 @@ func eachRow(ctx context.Context, table storage.Table, from time.Time,
 		if err != nil {
 			return err
 		}
+
 		for _, row := range page.Rows {
 			data, _ := row.Values["Minutes"].([]byte)
 			minutes, err := unpackMinutes(data)
 			each(row.Key, minutes, err)
 			q.From, q.After = "", row.Key
 		}
+
 		if !page.More {
 			return nil
 		}
@@ -99,8 +110,8 @@ type Expiry struct {
 	Now   func() time.Time
 }
 
-// RemoveExpired removes the rows whose retention is over, until none is left or ctx ends. It reports
-// whether none is left.
+// RemoveExpired removes the rows whose retention is over, until none is left or ctx ends. It
+// reports whether none is left.
 func (e Expiry) RemoveExpired(ctx context.Context) (isDone bool, err error) {
 	q := storage.Query{Partition: partition, To: e.Now().UTC().Add(-retention).Format(hourKey),
 		Limit: storage.MaxOps, Columns: []string{"None"}}
@@ -117,8 +128,11 @@ func (e Expiry) RemoveExpired(ctx context.Context) (isDone bool, err error) {
 		for _, row := range page.Rows {
 			ops = append(ops, storage.Op{Kind: storage.Delete, Key: row.Key})
 		}
+
 		_, err = e.Table.Transact(ctx, partition, ops)
-		// NotFound means that another instance has deleted one of the rows; the next page has the rest.
+
+		// NotFound means that another instance has deleted one of the rows; the next page has the
+		// rest.
 		if err != nil && !storage.Is(err, storage.NotFound) {
 			return false, err
 		}

@@ -7,8 +7,9 @@ import (
 	"weir/internal/weir"
 )
 
-// WriteBody answers with the body of a message as a download. The body comes from an upstream, so the headers forbid a
-// browser to show the body, to run it or to guess its type. The caller must set Cache-Control first.
+// WriteBody answers with the body of a message as a download. The body comes from an upstream, so
+// the headers forbid a browser to show the body, to run it or to guess its type. The caller must
+// set Cache-Control first.
 func WriteBody(w http.ResponseWriter, m weir.Message) {
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")

@@ -15,8 +15,8 @@ import (
 	"weir/internal/weir"
 )
 
-// WriteError logs a failure at level debug if the client has disconnected and the failure can be a result of the
-// disconnect. Otherwise the level is error.
+// WriteError logs a failure at level debug if the client has disconnected and the failure can be a
+// result of the disconnect. Otherwise the level is error.
 func TestWriteError_ClientGone(t *testing.T) {
 	t.Parallel()
 	unavailable := &weir.Error{Kind: weir.Unavailable, Message: "storage cannot be reached",
@@ -45,11 +45,15 @@ func TestWriteError_ClientGone(t *testing.T) {
 					}
 					httpio.WriteError(w, r, log, c.err)
 				}))
-			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+
+			h.ServeHTTP(httptest.NewRecorder(),
+				httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
 			failed, answered, _ := strings.Cut(out.String(), "\n")
-			if !strings.Contains(failed, "level="+c.want) || !strings.Contains(failed, "http: failed") {
+			if !strings.Contains(failed, "level="+c.want) ||
+				!strings.Contains(failed, "http: failed") {
 				t.Errorf("got the line %s, want the level %s", failed, c.want)
 			}
+
 			if isQuiet := strings.Contains(answered, "level=DEBUG"); isQuiet != c.gone {
 				t.Errorf("got the line %s, want the level DEBUG: %t", answered, c.gone)
 			}
@@ -63,7 +67,8 @@ func TestIgnoreDisconnect(t *testing.T) {
 	cancel()
 	var got error
 	httpio.IgnoreDisconnect(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Context().Err() })).
-		ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPost, "/", nil))
+		ServeHTTP(httptest.NewRecorder(),
+			httptest.NewRequestWithContext(ctx, http.MethodPost, "/", nil))
 	if got != nil {
 		t.Errorf("got %v, want a context without an error", got)
 	}

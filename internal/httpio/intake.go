@@ -14,33 +14,34 @@ import (
 )
 
 const (
-	// intakeWait is the longest time for which a request waits for memory, all its waits together. After this time the
-	// request is refused, with intakeRetry as Retry-After.
+	// intakeWait is the longest time for which a request waits for memory, all its waits together.
+	// After this time the request is refused, with intakeRetry as Retry-After.
 	intakeWait  = 5 * time.Second
 	intakeRetry = 2 * time.Second
-	// bodyCopies is the number of copies of a body in memory: as received, compressed, in a row, and in the request to
-	// storage. Each request also needs requestBytes.
+	// bodyCopies is the number of copies of a body in memory: as received, compressed, in a row,
+	// and in the request to storage. Each request also needs requestBytes.
 	bodyCopies   = 4
 	requestBytes = 8 << 10
-	// Memory is reserved as the bytes of a body arrive: firstStep before the first byte, then twice the last step each
-	// time, and steps of largestStep from then on. So a sender that declares a large body and sends little reserves
-	// little, and a body of 1 MiB needs 20 reservations.
+	// Memory is reserved as the bytes of a body arrive: firstStep before the first byte, then twice
+	// the last step each time, and steps of largestStep from then on. So a sender that declares a
+	// large body and sends little reserves little, and a body of 1 MiB needs 20 reservations.
 	firstStep, largestStep = 4 << 10, 64 << 10
-	// smallBody is the largest body that can take memory of the reserve for small bodies. Most messages are smaller.
+	// smallBody is the largest body that can take memory of the reserve for small bodies. Most
+	// messages are smaller.
 	smallBody = largestStep
-	// The reserve is 1/smallParts of the memory, and has room for leastSmall bodies, so that a few large uploads cannot
-	// refuse all posts, however little memory the instance has.
+	// The reserve is 1/smallParts of the memory, and has room for leastSmall bodies, so that a few
+	// large uploads cannot refuse all posts, however little memory the instance has.
 	smallParts, leastSmall = 4, 16
 )
 
-// Intake limits the memory of all bodies that are received at the same time. It reserves memory before it reads the
-// bytes that need it. The memory has three parts:
+// Intake limits the memory of all bodies that are received at the same time. It reserves memory
+// before it reads the bytes that need it. The memory has three parts:
 //
 //   - common: for all bodies.
-//   - small: for bodies of up to smallBody bytes, if the common memory is used up. Larger bodies never wait for it, so
-//     they cannot delay small ones.
-//   - last: for the rest of one body of the largest size, if the common memory is used up. So one of the bodies that
-//     wait for memory while they have some can always be finished.
+//   - small: for bodies of up to smallBody bytes, if the common memory is used up. Larger bodies
+//     never wait for it, so they cannot delay small ones.
+//   - last: for the rest of one body of the largest size, if the common memory is used up. So one
+//     of the bodies that wait for memory while they have some can always be finished.
 //
 // An Intake is safe for concurrent use.
 type Intake struct {
@@ -49,8 +50,8 @@ type Intake struct {
 	size          int64               // of the part "common"
 }
 
-// NewIntake returns an Intake with "size" bytes of memory. If one body of maxBody bytes and some small bodies need more
-// than that, the Intake has memory for exactly these.
+// NewIntake returns an Intake with "size" bytes of memory. If one body of maxBody bytes and some
+// small bodies need more than that, the Intake has memory for exactly these.
 func NewIntake(size, maxBody int64) *Intake {
 	rest := max(size-estimateMemory(maxBody), 2*leastSmall*estimateMemory(smallBody))
 	small := max(rest/smallParts, leastSmall*estimateMemory(smallBody))
@@ -60,35 +61,40 @@ func NewIntake(size, maxBody int64) *Intake {
 
 func estimateMemory(length int64) int64 { return bodyCopies*length + requestBytes }
 
-// ReadBody reads a request's body of up to "limit" bytes, and reserves memory as the bytes arrive. The caller must call
-// release when the body is no longer needed, also after an error; release is never nil. The error is TooLarge,
-// Malformed, Unavailable or, for a Content-Encoding, Unsupported. Unavailable means that no memory became free in time.
-func (i *Intake) ReadBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, release func(),
-	err error) {
+// ReadBody reads a request's body of up to "limit" bytes, and reserves memory as the bytes arrive.
+// The caller must call release when the body is no longer needed, also after an error; release is
+// never nil. The error is TooLarge, Malformed, Unavailable or, for a Content-Encoding, Unsupported.
+// Unavailable means that no memory became free in time.
+func (i *Intake) ReadBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte,
+	release func(), err error) {
 	if err := weir.CheckContentEncoding(r.Header["Content-Encoding"]...); err != nil {
 		return nil, func() {}, err
 	}
 	return i.readAsSent(w, r, limit)
 }
 
-// ReadUnpacked is ReadBody for a body that may be compressed by gzip. Both the body as it was sent and the unpacked
-// body may have up to "limit" bytes. If asSent is not nil, ReadUnpacked calls it with the body as it was sent, for the check
-// of a signature, and unpacks nothing if it returns an error.
+// ReadUnpacked is ReadBody for a body that may be compressed by gzip. Both the body as it was sent
+// and the unpacked body may have up to "limit" bytes. If asSent is not nil, ReadUnpacked calls it
+// with the body as it was sent, for the check of a signature, and unpacks nothing if it returns an
+// error.
 func (i *Intake) ReadUnpacked(w http.ResponseWriter, r *http.Request, limit int64,
 	asSent func([]byte) error) (body []byte, release func(), err error) {
 	isGzip, err := weir.ReadContentEncoding(r.Header["Content-Encoding"]...)
 	if err != nil {
 		return nil, func() {}, err
 	}
+
 	packed, releasePacked, err := i.readAsSent(w, r, limit)
 	if err == nil && asSent != nil {
 		err = asSent(packed)
 	}
+
 	if err != nil || !isGzip {
 		return packed, releasePacked, err
 	}
 
 	body, releaseUnpacked, err := i.unpack(r.Context(), packed, limit)
+
 	return body, func() {
 		releaseUnpacked()
 		releasePacked()
@@ -96,17 +102,20 @@ func (i *Intake) ReadUnpacked(w http.ResponseWriter, r *http.Request, limit int6
 }
 
 // unpack reserves memory as the bytes of the content arrive.
-func (i *Intake) unpack(ctx context.Context, packed []byte, limit int64) (body []byte, release func(), err error) {
+func (i *Intake) unpack(ctx context.Context, packed []byte, limit int64) (body []byte,
+	release func(), err error) {
 	held := &reservation{intake: i}
 	content := unpack.NewReader(bytes.NewReader(packed), limit)
 	for step := int64(firstStep); ; step = min(2*step, largestStep) {
 		if err := held.grow(ctx, int64(len(body))+step); err != nil {
 			return nil, held.release, err
 		}
+
 		part, err := io.ReadAll(io.LimitReader(content, step))
 		if err != nil {
 			return nil, held.release, err
 		}
+
 		if body = append(body, part...); int64(len(part)) < step {
 			return body, held.release, nil
 		}
@@ -114,11 +123,12 @@ func (i *Intake) unpack(ctx context.Context, packed []byte, limit int64) (body [
 }
 
 // readAsSent is ReadBody for any Content-Encoding.
-func (i *Intake) readAsSent(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, release func(),
-	err error) {
+func (i *Intake) readAsSent(w http.ResponseWriter, r *http.Request, limit int64) (body []byte,
+	release func(), err error) {
 	if r.ContentLength > limit {
 		return nil, func() {}, tooLargeError(limit)
 	}
+
 	held := &reservation{intake: i}
 	pace := newPace(w)
 	defer pace.end()
@@ -131,15 +141,18 @@ func (i *Intake) readAsSent(w http.ResponseWriter, r *http.Request, limit int64)
 			next = min(next, r.ContentLength)
 			step = max(next+1-length, 1) // one more byte finds the end of the body
 		}
+
 		waitBegan := time.Now()
 		if err := held.grow(r.Context(), next); err != nil {
 			return nil, held.release, err
 		}
+
 		pace.extend(time.Since(waitBegan))
 		part, isEnd, err := pace.readPart(content, step)
 		if err != nil {
 			return nil, held.release, describeReadError(err, limit)
 		}
+
 		parts, length = append(parts, part), length+int64(len(part))
 		if isEnd {
 			return bytes.Join(parts, nil), held.release, nil
@@ -155,17 +168,19 @@ type reservation struct {
 	isLast        bool          // the body has the memory of the part "last"
 }
 
-// grow reserves memory for a body that has "length" bytes by now. If no memory becomes free in time, the error is
-// Unavailable.
+// grow reserves memory for a body that has "length" bytes by now. If no memory becomes free in
+// time, the error is Unavailable.
 func (h *reservation) grow(ctx context.Context, length int64) error {
 	i, more := h.intake, estimateMemory(length)-h.common-h.small
 	if h.isLast || more <= 0 {
 		return nil
 	}
+
 	if i.common.TryAcquire(more) {
 		h.common += more
 		return nil
 	}
+
 	if length <= smallBody {
 		return h.wait(ctx, func(limited context.Context) error {
 			err := i.small.Acquire(limited, more)
@@ -175,15 +190,17 @@ func (h *reservation) grow(ctx context.Context, length int64) error {
 			return err
 		})
 	}
+
 	if i.last.TryAcquire(1) {
 		h.becomeLast()
 		return nil
 	}
+
 	return h.wait(ctx, func(limited context.Context) error { return h.growLarge(limited, more) })
 }
 
-// largeRetry is the pause of a large body between two tries to get memory. It waits for either of two parts of the
-// memory, and takes the one that is free first.
+// largeRetry is the pause of a large body between two tries to get memory. It waits for either of
+// two parts of the memory, and takes the one that is free first.
 const largeRetry = 20 * time.Millisecond
 
 // growLarge waits until common memory, or the memory of the part "last", is free.
@@ -197,10 +214,12 @@ func (h *reservation) growLarge(ctx context.Context, more int64) error {
 			i.small.Release(h.small)
 			h.small = 0
 			return nil
+
 		case i.last.TryAcquire(1):
 			h.becomeLast()
 			return nil
 		}
+
 		select {
 		case <-time.After(largeRetry):
 		case <-ctx.Done():
@@ -227,6 +246,7 @@ func (h *reservation) wait(ctx context.Context, acquire func(context.Context) er
 	if err != nil {
 		return noMemoryError(err)
 	}
+
 	return nil
 }
 
@@ -239,9 +259,9 @@ func (h *reservation) release() {
 	*h = reservation{intake: h.intake}
 }
 
-// Reserve reserves "size" bytes of memory for a request whose body is never in memory as a whole. The caller must call
-// release when the memory is no longer needed; release is never nil. If no memory becomes free in time, the error is
-// Unavailable.
+// Reserve reserves "size" bytes of memory for a request whose body is never in memory as a whole.
+// The caller must call release when the memory is no longer needed; release is never nil. If no
+// memory becomes free in time, the error is Unavailable.
 func (i *Intake) Reserve(ctx context.Context, size int64) (release func(), err error) {
 	h := &reservation{intake: i}
 	weight := min(size, i.size)
@@ -249,11 +269,14 @@ func (i *Intake) Reserve(ctx context.Context, size int64) (release func(), err e
 		h.common = weight // the usual case: memory is free, and no timer is needed
 		return h.release, nil
 	}
+
 	err = h.wait(ctx, func(limited context.Context) error { return i.common.Acquire(limited, weight) })
 	if err != nil {
 		return func() {}, err
 	}
+
 	h.common = weight
+
 	return h.release, nil
 }
 

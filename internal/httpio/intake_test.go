@@ -57,6 +57,7 @@ func (u *upload) Read(p []byte) (int, error) {
 		}
 		u.rest = next
 	}
+
 	n := copy(p, u.rest)
 	u.rest = u.rest[n:]
 	return n, nil
@@ -69,15 +70,18 @@ type reading struct {
 	hold   chan struct{}
 }
 
-// startReading reads a body of this length in the background, and keeps its memory until hold is closed.
+// startReading reads a body of this length in the background, and keeps its memory until hold is
+// closed.
 func startReading(intake *httpio.Intake, length int64) *reading {
 	r := &reading{upload: newUpload(), result: make(chan error, 1), hold: make(chan struct{})}
 	go func() {
-		_, release, err := intake.ReadBody(httptest.NewRecorder(), newPost(r.upload, length), 100*mib)
+		_, release, err := intake.ReadBody(httptest.NewRecorder(),
+			newPost(r.upload, length), 100*mib)
 		r.result <- err
 		<-r.hold
 		release()
 	}()
+
 	synctest.Wait()
 	return r
 }
@@ -91,13 +95,13 @@ func (r *reading) end() {
 // readAtOnce reads a body that has arrived as a whole. It returns the time that ReadBody took.
 func readAtOnce(intake *httpio.Intake, size int) (release func(), took time.Duration, err error) {
 	began := time.Now()
-	_, release, err = intake.ReadBody(httptest.NewRecorder(), newPost(strings.NewReader(strings.Repeat("x", size)),
-		int64(size)), 100*mib)
+	_, release, err = intake.ReadBody(httptest.NewRecorder(),
+		newPost(strings.NewReader(strings.Repeat("x", size)), int64(size)), 100*mib)
 	return release, time.Since(began), err
 }
 
-// A sender that declares a large body reserves memory only for the bytes that have arrived. So hundreds of senders that
-// send little delay no other body.
+// A sender that declares a large body reserves memory only for the bytes that have arrived. So
+// hundreds of senders that send little delay no other body.
 func TestIntake_ReadBody_ReservesWhatArrives(t *testing.T) {
 	t.Parallel()
 	for name, length := range map[string]int64{"KnownLength": 10 * mib, "UnknownLength": -1} {
@@ -111,11 +115,13 @@ func TestIntake_ReadBody_ReservesWhatArrives(t *testing.T) {
 					r.send(300)
 					slow = append(slow, r)
 				}
+
 				release, took, err := readAtOnce(intake, mib)
 				if err != nil || took != 0 {
 					t.Errorf("beside 300 senders that declare 10 MiB: a body of 1 MiB took %s, %v; want 0s and no error",
 						took, err)
 				}
+
 				release()
 				for _, r := range slow {
 					r.end()
@@ -125,8 +131,8 @@ func TestIntake_ReadBody_ReservesWhatArrives(t *testing.T) {
 	}
 }
 
-// Large bodies take all common memory, and further large ones wait for it. Small bodies use their reserve at once. The
-// further large bodies are refused after five seconds.
+// Large bodies take all common memory, and further large ones wait for it. Small bodies use their
+// reserve at once. The further large bodies are refused after five seconds.
 func TestIntake_ReadBody_LargeBodiesDoNotDelaySmallOnes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -136,20 +142,27 @@ func TestIntake_ReadBody_LargeBodiesDoNotDelaySmallOnes(t *testing.T) {
 			release, took, err := readAtOnce(intake, mib)
 			if took > 0 {
 				var e *weir.Error
-				if !errors.As(err, &e) || e.Kind != weir.Unavailable || e.RetryAfter < time.Second ||
+				if !errors.As(err, &e) || e.Kind != weir.Unavailable ||
+					e.RetryAfter < time.Second ||
 					took != 5*time.Second {
 					t.Errorf("got %v after %s, want Unavailable with a RetryAfter of at least 1s after 5s", err, took)
 				}
+
 				release()
 				break
 			}
+
 			held = append(held, release)
 		}
+
 		if len(held) < 8 {
-			t.Errorf("the memory was used up by %d bodies of 1 MiB, want 8 or more in 56 MiB", len(held))
+			t.Errorf("the memory was used up by %d bodies of 1 MiB, want 8 or more in 56 MiB",
+				len(held))
 		}
+
 		waiting := startReading(intake, mib)
 		waiting.send(mib / 2)
+
 		for i := range 50 {
 			release, took, err := readAtOnce(intake, 60*kib)
 			if err != nil || took != 0 {
@@ -157,9 +170,11 @@ func TestIntake_ReadBody_LargeBodiesDoNotDelaySmallOnes(t *testing.T) {
 			}
 			held = append(held, release)
 		}
+
 		for _, release := range held {
 			release()
 		}
+
 		waiting.send(mib / 2)
 		waiting.end()
 		if err := <-waiting.result; err != nil {
@@ -168,8 +183,9 @@ func TestIntake_ReadBody_LargeBodiesDoNotDelaySmallOnes(t *testing.T) {
 	})
 }
 
-// Bodies that have a part of their memory wait for the rest, and together they have all of it. One of them can always
-// be finished, and then the next one. So none is refused if each is finished within five seconds.
+// Bodies that have a part of their memory wait for the rest, and together they have all of it. One
+// of them can always be finished, and then the next one. So none is refused if each is finished
+// within five seconds.
 func TestIntake_ReadBody_BodiesThatWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -178,6 +194,7 @@ func TestIntake_ReadBody_BodiesThatWaitForEachOther(t *testing.T) {
 		for range 40 {
 			all = append(all, startReading(intake, 4*mib))
 		}
+
 		for _, r := range all {
 			go func() {
 				r.pieces <- make([]byte, 40*kib)
@@ -186,12 +203,16 @@ func TestIntake_ReadBody_BodiesThatWaitForEachOther(t *testing.T) {
 			}()
 			close(r.hold)
 		}
+
 		synctest.Wait()
+
 		for i, r := range all {
 			if err := <-r.result; err != nil {
-				t.Errorf("body %d of those that wait for each other: got %v, want no error", i+1, err)
+				t.Errorf("body %d of those that wait for each other: got %v, want no error", i+1,
+					err)
 			}
 		}
+
 		synctest.Wait()
 	})
 }
@@ -215,16 +236,18 @@ func TestIntake_ReadBody_LeastRate(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				took, status := sendSlowly(t, c.bytes, c.pause)
 				isCutOff := status == http.StatusBadRequest
-				if isCutOff != (c.ends > 0) || isCutOff && (took < c.ends || took > c.ends+time.Second) {
-					t.Errorf("got %d after %s, want the sender cut off after %s (0 = never)", status, took, c.ends)
+				if isCutOff != (c.ends > 0) ||
+					isCutOff && (took < c.ends || took > c.ends+time.Second) {
+					t.Errorf("got %d after %s, want the sender cut off after %s (0 = never)",
+						status, took, c.ends)
 				}
 			})
 		})
 	}
 }
 
-// sendSlowly posts 640 KiB to an intake, "bytes" bytes after each pause. It returns the time until the answer, and the
-// status.
+// sendSlowly posts 640 KiB to an intake, "bytes" bytes after each pause. It returns the time until
+// the answer, and the status.
 func sendSlowly(t *testing.T, bytes int, pause time.Duration) (took time.Duration, status int) {
 	t.Helper()
 	const size = 640 * kib
@@ -236,6 +259,7 @@ func sendSlowly(t *testing.T, bytes int, pause time.Duration) (took time.Duratio
 			httpio.WriteError(w, r, quiet, err)
 		}
 	})}
+
 	ours, theirs := net.Pipe()
 	go server.Serve(&oneConn{conn: theirs, closed: make(chan struct{})})
 	began, stop := time.Now(), make(chan struct{})
@@ -252,21 +276,24 @@ func sendSlowly(t *testing.T, bytes int, pause time.Duration) (took time.Duratio
 			}
 		}
 	}()
+
 	resp, err := http.ReadResponse(bufio.NewReader(ours), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	took = time.Since(began)
 	close(stop)
 	ours.Close()
 	server.Close()
 	time.Sleep(time.Second) // net/http waits before it closes a connection with an unread body
 	synctest.Wait()
+
 	return took, resp.StatusCode
 }
 
-// A body of the largest size fits if no other body is in memory, even if it needs more than the memory size that
-// NewIntake gets.
+// A body of the largest size fits if no other body is in memory, even if it needs more than the
+// memory size that NewIntake gets.
 func TestIntake_ReadBody_OneOfTheLargestSizeAlwaysFits(t *testing.T) {
 	t.Parallel()
 	intake := httpio.NewIntake(1, 10*kib)
@@ -288,8 +315,10 @@ func TestIntake_ReadBody_ReleasesMemoryAfterAnError(t *testing.T) {
 		kind weir.Kind
 	}{
 		"SaysItIsTooLarge": {newPost(untouched{t}, kib+1), weir.TooLarge},
-		"IsTooLarge":       {newPost(strings.NewReader(strings.Repeat("x", kib+1)), -1), weir.TooLarge},
-		"BreaksOff":        {newPost(io.MultiReader(strings.NewReader("x"), broken{}), 2), weir.Malformed},
+		"IsTooLarge": {newPost(strings.NewReader(strings.Repeat("x", kib+1)), -1),
+			weir.TooLarge},
+		"BreaksOff": {newPost(io.MultiReader(strings.NewReader("x"), broken{}), 2),
+			weir.Malformed},
 	} {
 		_, release, err := intake.ReadBody(httptest.NewRecorder(), c.r, kib)
 		release()
@@ -297,7 +326,9 @@ func TestIntake_ReadBody_ReleasesMemoryAfterAnError(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", name, err, c.kind)
 		}
 	}
-	_, release, err := intake.ReadBody(httptest.NewRecorder(), newPost(strings.NewReader("x"), 1), kib)
+
+	_, release, err := intake.ReadBody(httptest.NewRecorder(),
+		newPost(strings.NewReader("x"), 1), kib)
 	release()
 	if err != nil {
 		t.Errorf("ReadBody after the refused ones = %v, want no error", err)
@@ -313,24 +344,32 @@ func TestIntake_ReadBody_LeavesTimeForTheAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		intake := httpio.NewIntake(1, kib)
-		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			_, release, err := intake.ReadBody(w, r, kib)
-			release()
-			select {
-			case <-time.After(5 * time.Minute): // the time that the answer takes
-			case <-r.Context().Done():
-				err = errors.Join(err, r.Context().Err())
-			}
-			if err != nil {
-				t.Errorf("reading the body of a request whose answer takes 5m = %v, want no error", err)
-			}
-		})}
+		server := &http.Server{
+			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, release, err := intake.ReadBody(w, r, kib)
+				release()
+
+				select {
+				case <-time.After(5 * time.Minute): // the time that the answer takes
+				case <-r.Context().Done():
+					err = errors.Join(err, r.Context().Err())
+				}
+
+				if err != nil {
+					t.Errorf("reading the body of a request whose answer takes 5m = %v, want no error",
+						err)
+				}
+			})}
+
 		ours, theirs := net.Pipe()
 		go server.Serve(&oneConn{conn: theirs, closed: make(chan struct{})})
 		io.WriteString(ours, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nxy")
-		if resp, err := http.ReadResponse(bufio.NewReader(ours), nil); err != nil || resp.StatusCode != http.StatusOK {
+
+		if resp, err := http.ReadResponse(bufio.NewReader(ours), nil); err != nil ||
+			resp.StatusCode != http.StatusOK {
 			t.Errorf("got the answer %v, %v; want 200", resp, err)
 		}
+
 		ours.Close()
 		server.Close()
 		synctest.Wait()

@@ -25,29 +25,35 @@ func ReadJSON(w http.ResponseWriter, r *http.Request, into any) error {
 	if err := checkJSONType(r); err != nil {
 		return err
 	}
+
 	body, err := ReadBody(w, r, maxJSON)
 	if err != nil {
 		return err
 	}
+
 	return decodeJSON(body, into)
 }
 
-// ReadJSON is the function ReadJSON for a body of up to "limit" bytes, whose memory it reserves. The caller must call
-// release when the struct is no longer needed, also after an error; release is never nil. The error can also be
-// Unavailable, see ReadBody.
-func (i *Intake) ReadJSON(w http.ResponseWriter, r *http.Request, limit int64, into any) (release func(), err error) {
+// ReadJSON is the function ReadJSON for a body of up to "limit" bytes, whose memory it reserves.
+// The caller must call release when the struct is no longer needed, also after an error; release is
+// never nil. The error can also be Unavailable, see ReadBody.
+func (i *Intake) ReadJSON(w http.ResponseWriter, r *http.Request, limit int64,
+	into any) (release func(), err error) {
 	if err := checkJSONType(r); err != nil {
 		return func() {}, err
 	}
+
 	body, release, err := i.ReadBody(w, r, limit)
 	if err != nil {
 		return release, err
 	}
+
 	return release, decodeJSON(body, into)
 }
 
 func checkJSONType(r *http.Request) error {
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil ||
+		kind != "application/json" {
 		return &weir.Error{Kind: weir.Unsupported, Op: "read json",
 			Message: "the Content-Type must be application/json"}
 	}
@@ -67,14 +73,19 @@ func DecodeJSON(body []byte, into any) error {
 	if problem != "" {
 		return malformedJSONError(problem)
 	}
+
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
+
 	if err := d.Decode(into); err != nil {
-		return malformedJSONError("the body is not the JSON that is wanted here: " + describeJSONError(err))
+		return malformedJSONError("the body is not the JSON that is wanted here: " +
+			describeJSONError(err))
 	}
+
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return malformedJSONError("there is text after the JSON")
 	}
+
 	return nil
 }
 
@@ -89,6 +100,7 @@ func describeJSONError(err error) string {
 	case errors.As(err, &wrong):
 		return "a JSON " + wrong.Value + " where an object is wanted"
 	}
+
 	return strings.TrimPrefix(err.Error(), "json: ")
 }
 

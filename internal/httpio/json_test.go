@@ -27,11 +27,13 @@ func TestReadJSON(t *testing.T) {
 		"SecondValue":    {"application/json", `{"reason":"x"} {}`, http.StatusBadRequest},
 		"Over64KiB": {"application/json", `{"reason":"` + strings.Repeat("x", 64<<10) + `"}`,
 			http.StatusRequestEntityTooLarge},
-		"Exactly64KiB":    {"application/json", `{"reason":"` + strings.Repeat("x", 64<<10-13) + `"}`, 0},
-		"CutInTheMiddle":  {"application/json", `{"reason":"x`, http.StatusBadRequest},
-		"NotATime":        {"application/json", `{"until":"tomorrow"}`, http.StatusBadRequest},
-		"NumberForATime":  {"application/json", `{"until":5}`, http.StatusBadRequest},
-		"NoSuchDay":       {"application/json", `{"until":"2026-02-30T00:00:00Z"}`, http.StatusBadRequest},
+		"Exactly64KiB": {"application/json",
+			`{"reason":"` + strings.Repeat("x", 64<<10-13) + `"}`, 0},
+		"CutInTheMiddle": {"application/json", `{"reason":"x`, http.StatusBadRequest},
+		"NotATime":       {"application/json", `{"until":"tomorrow"}`, http.StatusBadRequest},
+		"NumberForATime": {"application/json", `{"until":5}`, http.StatusBadRequest},
+		"NoSuchDay": {"application/json", `{"until":"2026-02-30T00:00:00Z"}`,
+			http.StatusBadRequest},
 		"ListForAnObject": {"application/json", `["x"]`, http.StatusBadRequest},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -42,23 +44,29 @@ func TestReadJSON(t *testing.T) {
 				Reason string     `json:"reason"`
 				Until  *time.Time `json:"until"`
 			}
+
 			err := httpio.ReadJSON(httptest.NewRecorder(), r, &in)
-			if err != nil && (strings.Contains(err.Error(), "Go struct") || strings.Contains(err.Error(), "2006") ||
-				strings.Contains(err.Error(), "Unmarshal") || strings.Contains(err.Error(), "here: json:")) {
+			if err != nil && (strings.Contains(err.Error(), "Go struct") ||
+				strings.Contains(err.Error(), "2006") ||
+				strings.Contains(err.Error(), "Unmarshal") ||
+				strings.Contains(err.Error(), "here: json:")) {
 				t.Errorf("got the error %v, want an error without the terms of Go", err)
 			}
+
 			if c.status == 0 && (err != nil || in.Reason == "") {
 				t.Errorf("got error %v, reason %q; want no error and a reason", err, in.Reason)
 			}
-			if c.status != 0 && (weir.KindOf(err) == weir.Internal || httpio.Status(err) != c.status) {
+
+			if c.status != 0 &&
+				(weir.KindOf(err) == weir.Internal || httpio.Status(err) != c.status) {
 				t.Errorf("got the error %v, want the status %d", err, c.status)
 			}
 		})
 	}
 }
 
-// If two names differ only in case, encoding/json takes the value of the last one. So ReadJSON refuses such names, as
-// it refuses equal names.
+// If two names differ only in case, encoding/json takes the value of the last one. So ReadJSON
+// refuses such names, as it refuses equal names.
 func TestReadJSON_RefusesANameThatComesTwice(t *testing.T) {
 	t.Parallel()
 	for body, isAccepted := range map[string]bool{
@@ -81,7 +89,8 @@ func TestReadJSON_RefusesANameThatComesTwice(t *testing.T) {
 	}
 }
 
-// encoding/json ignores the case of names. Weir does not, because the audit log and a gateway know a field by its name.
+// encoding/json ignores the case of names. Weir does not, because the audit log and a gateway know
+// a field by its name.
 func TestReadJSON_RefusesAnotherCaseOfAName(t *testing.T) {
 	t.Parallel()
 	type inner struct {
@@ -90,6 +99,7 @@ func TestReadJSON_RefusesAnotherCaseOfAName(t *testing.T) {
 	type embedded struct {
 		Lane *int `json:"lane"`
 	}
+
 	for body, want := range map[string]string{
 		`{"message":"x","filter":{"key":"k"},"list":[{"key":"k"}],"lane":1,"Plain":"p","any":{"Message":1}}`: "",
 		`{"Message":"x"}`:         `the name "Message" is not known: it must be "message"`,
@@ -117,6 +127,7 @@ func TestReadJSON_RefusesAnotherCaseOfAName(t *testing.T) {
 			Plain   string
 			Hidden  int `json:"-"`
 		}
+
 		err := httpio.DecodeJSON([]byte(body), &in)
 		if want == "" && err != nil || want != "" && (weir.KindOf(err) != weir.Malformed ||
 			!strings.Contains(err.Error(), want)) {
@@ -125,16 +136,20 @@ func TestReadJSON_RefusesAnotherCaseOfAName(t *testing.T) {
 	}
 }
 
-// FuzzDecodeJSON compares the check of names with encoding/json: no name that differs from "message" fills that field.
+// FuzzDecodeJSON compares the check of names with encoding/json: no name that differs from
+// "message" fills that field.
 func FuzzDecodeJSON(f *testing.F) {
-	for _, name := range []string{"message", "Message", "meſſage", "\u212a", "messagE", "me\u0073sage"} {
+	for _, name := range []string{"message", "Message", "meſſage", "\u212a", "messagE",
+		"me\u0073sage"} {
 		f.Add(name)
 	}
+
 	f.Fuzz(func(t *testing.T, name string) {
 		quoted, err := json.Marshal(name)
 		if err != nil {
 			return
 		}
+
 		var in struct {
 			Message string `json:"message"`
 		}
@@ -175,20 +190,25 @@ func TestReadJSON_ReadsTimesOfRFC3339(t *testing.T) {
 			Nested inner       `json:"nested"`
 			Text   string      `json:"text"`
 		}
+
 		body := strings.ReplaceAll(`{ "first" : "TIME", "list":["TIME" , "TIME"],
 			"nested": {"at":"TIME"}, "text": "2030-01-31t08:00:00z"}`, "TIME", text)
 		err := httpio.DecodeJSON([]byte(body), &in)
 		if want == "" {
-			if weir.KindOf(err) != weir.Malformed || !strings.Contains(err.Error(), "is not a time by RFC 3339") {
+			if weir.KindOf(err) != weir.Malformed ||
+				!strings.Contains(err.Error(), "is not a time by RFC 3339") {
 				t.Errorf("%q: got %v, want it refused as no time by RFC 3339", text, err)
 			}
 			continue
 		}
-		if err != nil || len(in.List) != 2 || in.Nested.At == nil || in.Text != "2030-01-31t08:00:00z" {
+
+		if err != nil || len(in.List) != 2 || in.Nested.At == nil ||
+			in.Text != "2030-01-31t08:00:00z" {
 			t.Errorf("%q: got %+v, %v; want two times in the list, the nested one, and the text unchanged",
 				text, in, err)
 			continue
 		}
+
 		for _, at := range append(in.List, in.First, *in.Nested.At) {
 			if got := at.UTC().Format(time.RFC3339Nano); got != want {
 				t.Errorf("%q: got %s, want %s", text, got, want)

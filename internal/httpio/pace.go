@@ -12,15 +12,16 @@ import (
 )
 
 const (
-	// A sender has patience to begin, and must then send leastRate bytes a second on average. A sender that is slower
-	// occupies memory and a connection for too long: 14 of them, with 300 bytes a second each, once refused all posts
-	// for a minute. leastRate is the upload of a poor mobile network (256 kbit/s), and patience covers its pauses.
+	// A sender has patience to begin, and must then send leastRate bytes a second on average. A
+	// sender that is slower occupies memory and a connection for too long: 14 of them, with 300
+	// bytes a second each, once refused all posts for a minute. leastRate is the upload of a poor
+	// mobile network (256 kbit/s), and patience covers its pauses.
 	patience  = 5 * time.Second
 	leastRate = 32 << 10
 )
 
-// Pace limits the time of reading the body of one request: the time passes when fewer bytes than leastRate have
-// arrived.
+// Pace limits the time of reading the body of one request: the time passes when fewer bytes than
+// leastRate have arrived.
 type pace struct {
 	control *http.ResponseController
 	began   time.Time // plus the time in which the sender had to wait for Weir
@@ -63,13 +64,16 @@ func (p *pace) readPart(body io.Reader, size int64) (part []byte, isEnd bool, er
 			return nil, false, err
 		}
 	}
+
 	return part, false, nil
 }
 
-// NewPacedReader returns a reader of a request's body that fails if the sender is too slow: it has five seconds to
-// begin, and must then send 32 KiB a second on average, and the whole body before the time "limit" is over. The time in which the caller does not read counts for the
-// sender, because the body can wait in buffers meanwhile. The caller must call end after the last read.
-func NewPacedReader(w http.ResponseWriter, r *http.Request, limit time.Duration) (body io.Reader, end func()) {
+// NewPacedReader returns a reader of a request's body that fails if the sender is too slow: it has
+// five seconds to begin, and must then send 32 KiB a second on average, and the whole body before
+// the time "limit" is over. The time in which the caller does not read counts for the sender,
+// because the body can wait in buffers meanwhile. The caller must call end after the last read.
+func NewPacedReader(w http.ResponseWriter, r *http.Request, limit time.Duration) (body io.Reader,
+	end func()) {
 	p := newPace(w)
 	p.endsAt = p.began.Add(limit)
 	return &pacedReader{pace: p, body: r.Body, idleSince: p.began}, p.end
@@ -91,16 +95,18 @@ func (r *pacedReader) Read(b []byte) (int, error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = tooSlowError(err)
 	}
+
 	return n, err
 }
 
 func tooSlowError(err error) error {
 	return &weir.Error{Kind: weir.Malformed, Op: "read body", Err: err,
-		Message: fmt.Sprintf("the body came too slowly: fewer than %d bytes a second, after %s", leastRate, patience)}
+		Message: fmt.Sprintf("the body came too slowly: fewer than %d bytes a second, after %s",
+			leastRate, patience)}
 }
 
-// describeReadError turns the error of reading a body of up to "limit" bytes into an error of kind TooLarge or
-// Malformed.
+// describeReadError turns the error of reading a body of up to "limit" bytes into an error of kind
+// TooLarge or Malformed.
 func describeReadError(err error, limit int64) error {
 	var over *http.MaxBytesError
 	switch {
@@ -109,5 +115,7 @@ func describeReadError(err error, limit int64) error {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return tooSlowError(err)
 	}
-	return &weir.Error{Kind: weir.Malformed, Op: "read body", Message: "the body ended early", Err: err}
+
+	return &weir.Error{Kind: weir.Malformed, Op: "read body",
+		Message: "the body ended early", Err: err}
 }

@@ -14,15 +14,15 @@ import (
 // keyParameter is the query parameter with the function key.
 const keyParameter = "code"
 
-// IsHostParameter reports whether the Functions host itself reads a query parameter: the function key and the key's
-// name. The host ignores the case of a parameter's name.
+// IsHostParameter reports whether the Functions host itself reads a query parameter: the function
+// key and the key's name. The host ignores the case of a parameter's name.
 func IsHostParameter(name string) bool {
 	return strings.EqualFold(name, keyParameter) || strings.EqualFold(name, "clientId")
 }
 
-// FunctionKey returns the function key that the host has checked, or "" if the request has none. The host takes the
-// first header X-Functions-Key, and otherwise the first parameter "code" in any case. An older host joins repeated
-// values by commas. No key has a comma.
+// FunctionKey returns the function key that the host has checked, or "" if the request has none.
+// The host takes the first header X-Functions-Key, and otherwise the first parameter "code" in any
+// case. An older host joins repeated values by commas. No key has a comma.
 func FunctionKey(r *http.Request) string {
 	key := r.Header.Get("X-Functions-Key")
 	if key == "" {
@@ -32,8 +32,8 @@ func FunctionKey(r *http.Request) string {
 	return strings.TrimSpace(key)
 }
 
-// firstParameter returns the first value of a parameter in a query. It ignores the case of the name. url.Values would
-// not do: it has a map entry for each case of the name, without their order.
+// firstParameter returns the first value of a parameter in a query. It ignores the case of the
+// name. url.Values would not do: it has a map entry for each case of the name, without their order.
 func firstParameter(query, wanted string) string {
 	for pair := range strings.SplitSeq(query, "&") {
 		name, value, _ := strings.Cut(pair, "=")
@@ -54,32 +54,37 @@ func unescape(text string) string {
 // maxShownName limits the bytes of a parameter's name in an error.
 const maxShownName = 40
 
-// maxUnknown limits the unknown parameters that an error names. A query can have thousands; the answer
-// must not be many times as long as the request.
+// maxUnknown limits the unknown parameters that an error names. A query can have thousands; the
+// answer must not be many times as long as the request.
 const maxUnknown = 10
 
-// CheckQuery returns an error with each problem of a request's query: a parameter that is not in known, a parameter
-// that is given more than once, or a query that cannot be decoded. The parameters of the host are no problems.
-// Otherwise a change or a search with a misspelt parameter would do something else than the client wanted.
+// CheckQuery returns an error with each problem of a request's query: a parameter that is not in
+// known, a parameter that is given more than once, or a query that cannot be decoded. The
+// parameters of the host are no problems. Otherwise a change or a search with a misspelt parameter
+// would do something else than the client wanted.
 func CheckQuery(r *http.Request, known ...string) error {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return &weir.Error{Kind: weir.Malformed, Op: "query", Err: err,
 			Message: "the query cannot be read: it has a semicolon or a wrong escape"}
 	}
+
 	problems := QueryProblems(values, known...)
 	if len(problems) == 0 {
 		return nil
 	}
+
 	texts := make([]string, len(problems))
 	for i, one := range problems {
 		texts[i] = one.Path + " " + one.Message
 	}
-	return &weir.Error{Kind: weir.Malformed, Op: "query", Message: strings.Join(texts, "; "), Problems: problems}
+
+	return &weir.Error{Kind: weir.Malformed, Op: "query", Message: strings.Join(texts, "; "),
+		Problems: problems}
 }
 
-// QueryProblems returns the problems of decoded parameters; see CheckQuery. At most maxUnknown of them
-// are about unknown parameters, and the first of these names the known ones.
+// QueryProblems returns the problems of decoded parameters; see CheckQuery. At most maxUnknown of
+// them are about unknown parameters, and the first of these names the known ones.
 func QueryProblems(values url.Values, known ...string) []weir.Problem {
 	var problems []weir.Problem
 	var unknown []string
@@ -89,11 +94,14 @@ func QueryProblems(values url.Values, known ...string) []weir.Problem {
 		case !slices.Contains(known, name):
 			unknown = append(unknown, strconv.QuoteToGraphic(truncateName(name)))
 		case len(given) > 1:
-			problems = append(problems, weir.Problem{Path: name, Message: "is given more than once"})
+			problems = append(problems,
+				weir.Problem{Path: name, Message: "is given more than once"})
 		}
 	}
+
 	problems = append(problems, describeUnknown(unknown, known)...)
 	slices.SortFunc(problems, func(a, b weir.Problem) int { return strings.Compare(a.Path, b.Path) })
+
 	return problems
 }
 
@@ -109,8 +117,10 @@ func describeUnknown(unknown, known []string) (problems []weir.Problem) {
 		case i == maxUnknown-1 && others > 0:
 			message += fmt.Sprintf(", nor are %d others", others)
 		}
+
 		problems = append(problems, weir.Problem{Path: name, Message: message})
 	}
+
 	return problems
 }
 

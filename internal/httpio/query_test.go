@@ -12,7 +12,8 @@ import (
 	"weir/internal/weir"
 )
 
-// The function key is the one that the host has checked, in whatever spelling the client has sent it.
+// The function key is the one that the host has checked, in whatever spelling the client has sent
+// it.
 func TestFunctionKey(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -39,6 +40,7 @@ func TestFunctionKey(t *testing.T) {
 		for _, one := range c.headers {
 			r.Header.Add("X-Functions-Key", one)
 		}
+
 		if got := httpio.FunctionKey(r); got != c.want {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}
@@ -77,6 +79,7 @@ func TestCheckQuery_NamesFewOfManyUnknownParameters(t *testing.T) {
 	for i := range 5000 {
 		names = append(names, fmt.Sprintf("a%04d=1", i))
 	}
+
 	r := httptest.NewRequest(http.MethodGet, "/?force=1&force=2&"+strings.Join(names, "&"), nil)
 	err := httpio.CheckQuery(r, "force", "note")
 
@@ -84,12 +87,14 @@ func TestCheckQuery_NamesFewOfManyUnknownParameters(t *testing.T) {
 	if !errors.As(err, &refused) || len(refused.Problems) != 11 || len(refused.Message) > 1000 {
 		t.Fatalf("got %v, want eleven problems in a short text", err)
 	}
+
 	for _, want := range []string{`"a0000" is not a parameter here: there are force, note; `,
 		`"a0009" is not a parameter here, nor are 4990 others; `, "force is given more than once"} {
 		if !strings.Contains(refused.Message, want) {
 			t.Errorf("got %q, want %q in it", refused.Message, want)
 		}
 	}
+
 	if strings.Count(refused.Message, "there are") != 1 {
 		t.Errorf("got %q, want the known parameters once", refused.Message)
 	}

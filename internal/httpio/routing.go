@@ -20,7 +20,8 @@ func NotFound(log *slog.Logger) http.Handler {
 	})
 }
 
-// ByMethod passes a request on to the handler of its method. It answers 405 to methods without a handler.
+// ByMethod passes a request on to the handler of its method. It answers 405 to methods without a
+// handler.
 func ByMethod(byMethod map[string]http.Handler) http.Handler {
 	known := slices.Sorted(maps.Keys(byMethod))
 	return AllowMethods(http.HandlerFunc(func(w http.ResponseWriter,
@@ -29,8 +30,8 @@ func ByMethod(byMethod map[string]http.Handler) http.Handler {
 	}), known...)
 }
 
-// WithTimeout ends the request's context after the time "limit". Without this limit a caller would wait for all retries
-// of the storage client if storage hangs.
+// WithTimeout ends the request's context after the time "limit". Without this limit a caller would
+// wait for all retries of the storage client if storage hangs.
 func WithTimeout(limit time.Duration, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), limit)
@@ -39,17 +40,17 @@ func WithTimeout(limit time.Duration, next http.Handler) http.Handler {
 	})
 }
 
-// IgnoreDisconnect lets the handler "next" finish even if the client disconnects. Under newer Functions hosts a
-// disconnect ends the request's context. Without IgnoreDisconnect a change could stop between two of its steps, and its
-// other steps would wait for the sweep.
+// IgnoreDisconnect lets the handler "next" finish even if the client disconnects. Under newer
+// Functions hosts a disconnect ends the request's context. Without IgnoreDisconnect a change could
+// stop between two of its steps, and its other steps would wait for the sweep.
 func IgnoreDisconnect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(w, r.WithContext(context.WithoutCancel(r.Context())))
 	})
 }
 
-// AllowMethods passes a request on to the handler "next" if the request has one of the methods. It answers 405 to all
-// other requests.
+// AllowMethods passes a request on to the handler "next" if the request has one of the methods. It
+// answers 405 to all other requests.
 func AllowMethods(next http.Handler, methods ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, m := range methods {
@@ -58,11 +59,13 @@ func AllowMethods(next http.Handler, methods ...string) http.Handler {
 				return
 			}
 		}
+
 		w.Header().Set("Allow", strings.Join(methods, ", "))
 		writeBody(w, "application/problem+json", http.StatusMethodNotAllowed, problem{
 			Type: "about:blank", Title: http.StatusText(http.StatusMethodNotAllowed),
-			Status: http.StatusMethodNotAllowed,
-			Detail: "this address takes " + strings.Join(methods, ", "), InvocationID: InvocationID(r),
+			Status:       http.StatusMethodNotAllowed,
+			Detail:       "this address takes " + strings.Join(methods, ", "),
+			InvocationID: InvocationID(r),
 		})
 	})
 }

@@ -13,7 +13,8 @@ import (
 func TestWithTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		hangs := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		hangs := http.HandlerFunc(
+			func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 		began := time.Now()
 		httpio.WithTimeout(30*time.Second, hangs).ServeHTTP(httptest.NewRecorder(),
 			httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))

@@ -9,8 +9,8 @@ import (
 	"weir/internal/weir"
 )
 
-// Two turns run at a time, and together they have no more memory than there is. A request that gets no turn is refused
-// after five seconds.
+// Two turns run at a time, and together they have no more memory than there is. A request that gets
+// no turn is refused after five seconds.
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -29,13 +29,18 @@ func TestTurns(t *testing.T) {
 					}
 					running = append(running, done)
 				}
+
 				began := time.Now()
 				none, err := turns.Take(t.Context(), c.size)
-				if took := time.Since(began); weir.KindOf(err) != weir.Unavailable || took != 5*time.Second {
-					t.Errorf("turn %d: got %v after %s, want Unavailable after 5s", c.atOnce+1, err, took)
+				if took := time.Since(began); weir.KindOf(err) != weir.Unavailable ||
+					took != 5*time.Second {
+					t.Errorf("turn %d: got %v after %s, want Unavailable after 5s",
+						c.atOnce+1, err, took)
 				}
+
 				none()
 				running[0]()
+
 				if done, err := turns.Take(t.Context(), c.size); err != nil {
 					t.Errorf("after the end of a turn: got %v, want no error", err)
 				} else {

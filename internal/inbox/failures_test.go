@@ -38,12 +38,15 @@ func TestRemoveExpired_GoesOnAfterAFileThatCannotBeDeleted(t *testing.T) {
 		defer p.stopProcess()
 		w.dropFile("fixed.xml", "<article/>")
 		time.Sleep(time.Second)
-		w.dropFile("later.xml", "<article/>") // in the archive, its name sorts after the name of fixed.xml
+
+		// in the archive, its name sorts after the name of fixed.xml
+		w.dropFile("later.xml", "<article/>")
 		p.takeFiles()
 		time.Sleep(retention + time.Second)
 		if err := p.removeOld(w.Context()); !storage.Is(err, storage.Conflict) {
 			t.Errorf("got %v, want the error of fixed.xml", err)
 		}
+
 		w.checkNames("rejected", w.rejected, "fixed.xml")
 	})
 }
@@ -67,6 +70,7 @@ func (w *world) checkSample() {
 			w.Errorf("%s: got %q, want %q", key, got, want)
 		}
 	}
+
 	w.checkNames("inbox", w.inbox)
 	w.checkNames("accepted", w.accepted, "1.xml", "2.xml", "feed.xml")
 	w.checkNames("rejected", w.rejected, "bad.xml", "bad.xml.problems.json", "refused.xml",
@@ -74,9 +78,11 @@ func (w *world) checkSample() {
 	if w.Failed() {
 		return
 	}
+
 	if got := w.contentOf(w.rejected, "/refused.xml"); !strings.HasPrefix(got, "<feed>") {
 		w.Errorf("got the content %q of the rejected batch, want the content of its file", got)
 	}
+
 	if got := w.problemsOf(w.rejected, "refused.xml"); len(got.Parts) != 1 {
 		w.Errorf("got the problems file %+v, want the problem of one part", got)
 	}
@@ -94,24 +100,28 @@ func countCalls(t *testing.T) (calls int) {
 		p.stopProcess()
 		w.checkSample()
 	})
+
 	return calls
 }
 
-// TestCollect_FaultAtEachStep makes one storage call fail, before or after its effect. In some runs all later calls
-// fail, too, as if the process had been killed. Each file must still be taken once, and moved to its place.
+// TestCollect_FaultAtEachStep makes one storage call fail, before or after its effect. In some runs
+// all later calls fail, too, as if the process had been killed. Each file must still be taken once,
+// and moved to its place.
 func TestCollect_FaultAtEachStep(t *testing.T) {
 	t.Parallel()
 	calls := countCalls(t)
 	if calls < 40 {
 		t.Fatalf("got %d calls, want at least 40", calls)
 	}
+
 	failBefore := storagetest.Fault{Kind: storagetest.FailBefore}
 	failAfter := storagetest.Fault{Kind: storagetest.FailAfter}
 	for name, c := range map[string]struct {
 		fault    storagetest.Fault
 		isKilled bool // all calls after the failed one fail, too
-	}{"Before": {failBefore, false}, "After": {failAfter, false}, "KilledBefore": {failBefore, true},
-		"KilledAfter": {failAfter, true}} {
+	}{"Before": {failBefore, false}, "After": {failAfter, false},
+		"KilledBefore": {failBefore, true},
+		"KilledAfter":  {failAfter, true}} {
 		for at := range calls {
 			t.Run(fmt.Sprintf("%s/%d", name, at), func(t *testing.T) {
 				simulateInbox(t, func(w *world) {
@@ -126,6 +136,7 @@ func TestCollect_FaultAtEachStep(t *testing.T) {
 						}
 						return storagetest.Fault{}
 					})
+
 					_ = first.Collect(w.Context())
 					synctest.Wait()
 					first.stopProcess()
@@ -142,12 +153,15 @@ func (w *world) takeRemaining() {
 	w.Helper()
 	p := w.startProcess()
 	defer p.stopProcess()
+
 	for range 4 {
-		time.Sleep(time.Minute) // the interval of the sweep; longer than the lease of a killed process
+		// the interval of the sweep; longer than the lease of a killed process
+		time.Sleep(time.Minute)
 		p.takeFiles()
 		if err := p.batches.ResumeOrphans(w.Context()); err != nil {
 			w.Error(err)
 		}
+
 		time.Sleep(time.Minute)
 		synctest.Wait()
 	}
@@ -158,6 +172,7 @@ func TestCollect_StorageAway(t *testing.T) {
 		p := w.startProcess()
 		defer p.stopProcess()
 		w.dropSample()
+
 		for _, port := range []string{"files", "table", "leases"} {
 			p.faults.Set(func(c storagetest.Call) storagetest.Fault {
 				if c.Port == port && c.Op != "List" {
@@ -165,13 +180,16 @@ func TestCollect_StorageAway(t *testing.T) {
 				}
 				return storagetest.Fault{}
 			})
+
 			if err := p.Collect(w.Context()); err == nil {
 				t.Errorf("%s away: got no error, want one", port)
 			}
+
 			if got := len(w.lanes.Messages()); got != 0 {
 				t.Errorf("%s away: got %d messages, want none", port, got)
 			}
 		}
+
 		p.faults.Set(nil)
 		w.takeRemaining()
 		w.checkSample()
@@ -182,7 +200,8 @@ func TestCollect_StorageAway(t *testing.T) {
 type slowBatches struct{ inbox.Batches }
 
 // Accept implements inbox.Batches.
-func (s slowBatches) Accept(ctx context.Context, spec batch.Spec, body io.Reader) (wire.Batch, error) {
+func (s slowBatches) Accept(ctx context.Context, spec batch.Spec,
+	body io.Reader) (wire.Batch, error) {
 	if strings.HasSuffix(spec.File, "/slow.xml") {
 		<-ctx.Done()
 		return wire.Batch{}, ctx.Err()
@@ -190,7 +209,8 @@ func (s slowBatches) Accept(ctx context.Context, spec batch.Spec, body io.Reader
 	return s.Batches.Accept(ctx, spec, body)
 }
 
-// The oldest file is a batch that is never accepted within a run. Weir must still take the later files.
+// The oldest file is a batch that is never accepted within a run. Weir must still take the later
+// files.
 func TestCollect_ASlowBatchDelaysNoOtherFile(t *testing.T) {
 	simulateInbox(t, func(w *world) {
 		p := w.startProcess(func(cfg *inbox.Config) { cfg.Batches = slowBatches{cfg.Batches} })
@@ -200,7 +220,9 @@ func TestCollect_ASlowBatchDelaysNoOtherFile(t *testing.T) {
 		for n := range 100 { // more files than the process has in memory at the same time
 			w.dropFile(fmt.Sprintf("%03d.xml", n), newArticle("/a", n))
 		}
+
 		w.dropFile("z.xml", "<feed>"+newArticle("/z", 1)+"</feed>")
+
 		for range 2 {
 			began := time.Now()
 			p.takeFiles()
@@ -208,6 +230,7 @@ func TestCollect_ASlowBatchDelaysNoOtherFile(t *testing.T) {
 				t.Errorf("the run took %s, want 1m at most", took)
 			}
 		}
+
 		w.checkNames("inbox", w.inbox, "slow.xml")
 		if got, want := len(w.lanes.BodiesOf("/a"))+len(w.lanes.BodiesOf("/z")), 101; got != want {
 			t.Errorf("got %d messages, want %d", got, want)
@@ -219,7 +242,8 @@ func TestCollect_ASlowBatchDelaysNoOtherFile(t *testing.T) {
 type panickingContracts struct{ filing.Contracts }
 
 // Accept implements filing.Contracts.
-func (c panickingContracts) Accept(ctx context.Context, contentType string, body []byte) (weir.Message, error) {
+func (c panickingContracts) Accept(ctx context.Context, contentType string,
+	body []byte) (weir.Message, error) {
 	if strings.Contains(string(body), "/poison") {
 		panic("a defect")
 	}

@@ -22,9 +22,10 @@ func TestCollect_TakesMessagesAndBatches(t *testing.T) {
 		p := w.startProcess()
 		defer p.stopProcess()
 		w.dropFile("a.xml", newArticle("/a", 1))
-		w.dropAs("deep/folder/it's ä 100% #2.txt", "text/xml; charset=utf-8", nil, newArticle("/b", 1))
-		w.dropAs("due.xml", "application/octet-stream", map[string]string{"Weir_Deliver_After": "90s", "owner": "me"},
-			newArticle("/due", 1))
+		w.dropAs("deep/folder/it's ä 100% #2.txt", "text/xml; charset=utf-8", nil,
+			newArticle("/b", 1))
+		w.dropAs("due.xml", "application/octet-stream",
+			map[string]string{"Weir_Deliver_After": "90s", "owner": "me"}, newArticle("/due", 1))
 		w.dropFile("feed.xml", "<feed>"+newArticle("/f", 1)+newArticle("/f", 2)+"</feed>")
 		w.dropAs("named.xml", "", map[string]string{"weir_split": "/x/y/article"},
 			"<x><y>"+newArticle("/g", 1)+"</y></x>")
@@ -34,23 +35,30 @@ func TestCollect_TakesMessagesAndBatches(t *testing.T) {
 		p.takeFiles()
 		w.checkNames("inbox", w.inbox)
 		w.checkNames("rejected", w.rejected)
-		w.checkNames("accepted", w.accepted, "a.xml", "deep/folder/it's ä 100% #2.txt", "due.xml", "feed.xml",
-			"named.xml", "all.ZIP")
-		for key, want := range map[string]int{"/a": 1, "/b": 1, "/due": 1, "/f": 2, "/g": 1, "/z": 1} {
+		w.checkNames("accepted", w.accepted, "a.xml", "deep/folder/it's ä 100% #2.txt", "due.xml",
+			"feed.xml", "named.xml", "all.ZIP")
+
+		for key, want := range map[string]int{"/a": 1, "/b": 1, "/due": 1, "/f": 2,
+			"/g": 1, "/z": 1} {
 			if got := w.lanes.BodiesOf(key); len(got) != want {
 				t.Errorf("%s: got %d messages, want %d", key, len(got), want)
 			}
 		}
+
 		for _, m := range w.lanes.Messages() {
 			if due := droppedAt.Add(90 * time.Second); m.Key == "/due" && !m.DueAt.Equal(due) {
-				t.Errorf("got the due time %s, want %s: 90 s after the file was written", m.DueAt, due)
+				t.Errorf("got the due time %s, want %s: 90 s after the file was written",
+					m.DueAt, due)
 			}
+
 			if m.Key == "/a" {
-				if got := w.contentOf(w.accepted, m.Public().String()+"/a.xml"); got != newArticle("/a", 1) {
+				if got := w.contentOf(w.accepted, m.Public().String()+"/a.xml"); got !=
+					newArticle("/a", 1) {
 					t.Errorf("got the accepted file %q, want the message under its id", got)
 				}
 			}
 		}
+
 		if w.calls.Wakes.Load() == 0 {
 			t.Error("got no wake, want a wake of each lane with a message")
 		}
@@ -65,16 +73,20 @@ func TestCollect_KeepsTheOrderOfAKey(t *testing.T) {
 			defer p.stopProcess()
 			processes = append(processes, p)
 		}
+
 		const versions, keys = 60, 5
 		var want [keys][]string
 		for n := range versions {
 			for k := range keys {
 				body := newArticle(fmt.Sprintf("/%d", k), n)
-				w.dropFile(fmt.Sprintf("%d-%03d.xml", k, versions-n), body) // names that sort in the reverse order
+				// names that sort in the reverse order
+				w.dropFile(fmt.Sprintf("%d-%03d.xml", k, versions-n), body)
 				want[k] = append(want[k], body)
 			}
+
 			time.Sleep(time.Second)
 		}
+
 		var running sync.WaitGroup
 		for _, p := range processes {
 			running.Go(func() {
@@ -85,12 +97,15 @@ func TestCollect_KeepsTheOrderOfAKey(t *testing.T) {
 				}
 			})
 		}
+
 		running.Wait()
+
 		for k := range keys {
 			if got := w.lanes.BodiesOf(fmt.Sprintf("/%d", k)); !slices.Equal(got, want[k]) {
 				t.Errorf("key %d: got the bodies %q, want each version once, in the order of the files", k, got)
 			}
 		}
+
 		w.checkNames("inbox", w.inbox)
 	})
 }
@@ -108,11 +123,13 @@ func TestCollect_KeepsTheOrderOfSpellings(t *testing.T) {
 			want = append(want, body)
 			time.Sleep(time.Second)
 		}
+
 		p.takeFiles()
 		var got []string
 		for _, m := range w.lanes.Messages() {
 			got = append(got, string(m.Body))
 		}
+
 		if !slices.Equal(got, want) {
 			t.Errorf("got the bodies %q, want them in the order of the files", got)
 		}
@@ -134,12 +151,15 @@ func TestCollect_OverwrittenOrDeletedMeanwhile(t *testing.T) {
 				if op == "Read" {
 					want = want[1:] // the first version was replaced before the read
 				}
+
 				if got := w.lanes.BodiesOf("/a"); !slices.Equal(got, want) {
 					t.Errorf("got %q, want %q", got, want)
 				}
+
 				w.checkNames("inbox", w.inbox)
 			})
 		})
+
 		t.Run(op+"/Deleted", func(t *testing.T) {
 			simulateInbox(t, func(w *world) {
 				p := w.startProcess()
@@ -151,6 +171,7 @@ func TestCollect_OverwrittenOrDeletedMeanwhile(t *testing.T) {
 				if op == "Read" {
 					want = 0
 				}
+
 				if got := len(w.lanes.BodiesOf("/a")); got != want {
 					t.Errorf("got %d messages, want %d", got, want)
 				}
@@ -159,7 +180,8 @@ func TestCollect_OverwrittenOrDeletedMeanwhile(t *testing.T) {
 	}
 }
 
-// changeAt calls the function "change" once: before the first call of the operation op on files or on the table.
+// changeAt calls the function "change" once: before the first call of the operation op on files or
+// on the table.
 func (p *process) changeAt(op string, change func()) {
 	p.faults.Once(func(c storagetest.Call) bool {
 		if c.Op != op || (c.Port != "files" && c.Port != "table") {
@@ -176,9 +198,12 @@ func TestCollect_LeavesIncompleteFiles(t *testing.T) {
 		defer p.stopProcess()
 		w.inbox.Append("grows.xml", []byte(`<article path="/a">`))
 		w.dropFile("empty.xml", "")
-		for _, name := range []string{"b.xml.part", "b.xml.FilePart", "x/b.tmp", ".b.xml", "x/~b.xml"} {
+
+		for _, name := range []string{"b.xml.part", "b.xml.FilePart", "x/b.tmp", ".b.xml",
+			"x/~b.xml"} {
 			w.dropFile(name, newArticle("/temporary", 1))
 		}
+
 		time.Sleep(59 * time.Second)
 		p.takeFiles()
 		w.inbox.Append("grows.xml", []byte(`<title>t</title></article>`))
@@ -188,19 +213,27 @@ func TestCollect_LeavesIncompleteFiles(t *testing.T) {
 		if got := w.lanes.BodiesOf("/a"); len(got) != 0 {
 			t.Errorf("got %q, want no message of a file that has just grown", got)
 		}
+
 		time.Sleep(time.Second)
 		p.takeFiles()
-		if got := w.lanes.BodiesOf("/a"); len(got) != 1 || !strings.HasSuffix(got[0], "</article>") {
+
+		if got := w.lanes.BodiesOf("/a"); len(got) != 1 ||
+			!strings.HasSuffix(got[0], "</article>") {
 			t.Errorf("got %q, want one message with the whole content of the file", got)
 		}
+
 		time.Sleep(58*time.Minute - time.Second)
-		p.takeFiles()                                // empty.xml is less than an hour old
-		w.dropFile("empty.xml", newArticle("/b", 1)) // a file that SFTP uploads is empty until the end
+		p.takeFiles() // empty.xml is less than an hour old
+
+		// a file that SFTP uploads is empty until the end
+		w.dropFile("empty.xml", newArticle("/b", 1))
 		p.takeFiles()
 		if got := w.lanes.BodiesOf("/b"); len(got) != 1 {
 			t.Errorf("got %q, want the message of the file that was empty at first", got)
 		}
-		w.checkNames("inbox", w.inbox, "b.xml.part", "b.xml.FilePart", "x/b.tmp", ".b.xml", "x/~b.xml")
+
+		w.checkNames("inbox", w.inbox, "b.xml.part", "b.xml.FilePart", "x/b.tmp", ".b.xml",
+			"x/~b.xml")
 		w.checkNames("rejected", w.rejected)
 	})
 }
@@ -230,13 +263,17 @@ func TestCollect_BatchesWithInvalidParts(t *testing.T) {
 		w.checkNames("inbox", w.inbox)
 		w.checkNames("accepted", w.accepted, "valid.xml", "valid.xml.problems.json")
 		w.checkNames("rejected", w.rejected, "all.xml", "all.xml.problems.json")
-		for files, name := range map[storage.Files]string{w.rejected: "all.xml", w.accepted: "valid.xml"} {
+
+		for files, name := range map[storage.Files]string{w.rejected: "all.xml",
+			w.accepted: "valid.xml"} {
 			got := w.problemsOf(files, name)
 			if got.Name != name || got.Batch == "" || got.Detail == "" || len(got.Parts) != 1 ||
 				got.Parts[0].Line != 2 {
-				t.Errorf("%s: got %+v, want the batch and the problem of its second part in line 2", name, got)
+				t.Errorf("%s: got %+v, want the batch and the problem of its second part in line 2",
+					name, got)
 			}
 		}
+
 		if got := len(w.lanes.Messages()); got != 1 {
 			t.Errorf("got %d messages, want 1: the valid part of valid.xml", got)
 		}
@@ -253,10 +290,11 @@ func TestCollect_LeavesAFileThatIsTooLargeToCopy(t *testing.T) {
 		p.takeFiles()
 		w.checkNames("inbox", w.inbox, "large.xml")
 		w.checkNames("rejected", w.rejected, "large.xml.problems.json")
+
 		if got := w.problemsOf(w.rejected, "large.xml"); !strings.Contains(got.Detail, "remove it from the inbox") ||
 			w.calls.Refusals.Load() != 1 {
-			t.Errorf("got %+v and %d refusals, want 1 refusal with the request to remove the file", got,
-				w.calls.Refusals.Load())
+			t.Errorf("got %+v and %d refusals, want 1 refusal with the request to remove the file",
+				got, w.calls.Refusals.Load())
 		}
 	})
 }
@@ -272,28 +310,34 @@ func TestRemoveExpired_AndEraseMessage(t *testing.T) {
 		w.dropFile("new.xml", newArticle("/b", 1))
 		w.dropFile("erased.xml", newArticle("/c", 1))
 		p.takeFiles()
+
 		for _, m := range w.lanes.Messages() {
 			if m.Key == "/c" {
-				if err := p.EraseMessage(w.Context(), m.Public().String(), m.AcceptedAt); err != nil {
+				if err := p.EraseMessage(w.Context(), m.Public().String(), m.AcceptedAt); err !=
+					nil {
 					t.Fatal(err)
 				}
 			}
 		}
+
 		w.checkNames("accepted", w.accepted, "old.xml", "new.xml")
 		time.Sleep(time.Second)
 		if err := p.removeOld(w.Context()); err != nil {
 			t.Fatal(err)
 		}
+
 		w.checkNames("accepted", w.accepted, "new.xml")
 		w.checkNames("rejected", w.rejected)
 	})
 }
 
-// A process dies after it has appended the message of a file, and before it has copied the file. The message is erased.
-// The next run finds the message by its idempotency key. It removes the file from the inbox without a copy.
+// A process dies after it has appended the message of a file, and before it has copied the file.
+// The message is erased. The next run finds the message by its idempotency key. It removes the file
+// from the inbox without a copy.
 func TestCollect_OfAFileWhoseMessageWasErased(t *testing.T) {
 	simulateInbox(t, func(w *world) {
-		w.dropAs("person.xml", "", map[string]string{"weir_deliver_after": "1h"}, newArticle("/person/1", 1))
+		w.dropAs("person.xml", "", map[string]string{"weir_deliver_after": "1h"},
+			newArticle("/person/1", 1))
 		w.collectWithoutCopies()
 		w.eraseOnlyMessage(w.startProcess())
 		next := w.startProcess()
@@ -306,6 +350,7 @@ func TestCollect_OfAFileWhoseMessageWasErased(t *testing.T) {
 			}
 			return storagetest.Fault{}
 		})
+
 		next.takeFiles()
 		w.checkNames("accepted", w.accepted)
 		w.checkNames("inbox", w.inbox)
@@ -315,12 +360,15 @@ func TestCollect_OfAFileWhoseMessageWasErased(t *testing.T) {
 	})
 }
 
-// The message is erased at any moment while a collector copies its file. The copy must not outlive the erasure.
+// The message is erased at any moment while a collector copies its file. The copy must not outlive
+// the erasure.
 func TestCollect_WhileTheMessageIsErased(t *testing.T) {
-	for _, point := range []string{"before the copy", "after the copy", "after the file was taken"} {
+	for _, point := range []string{"before the copy", "after the copy",
+		"after the file was taken"} {
 		t.Run(point, func(t *testing.T) {
 			simulateInbox(t, func(w *world) {
-				w.dropAs("person.xml", "", map[string]string{"weir_deliver_after": "1h"}, newArticle("/person/1", 1))
+				w.dropAs("person.xml", "", map[string]string{"weir_deliver_after": "1h"},
+					newArticle("/person/1", 1))
 				w.collectWithoutCopies()
 				eraser, next := w.startProcess(), w.startProcess()
 				defer next.stopProcess()
@@ -331,6 +379,7 @@ func TestCollect_WhileTheMessageIsErased(t *testing.T) {
 						w.eraseOnlyMessage(eraser)
 					}
 				}
+
 				next.faults.Set(func(c storagetest.Call) storagetest.Fault {
 					switch {
 					case point == "before the copy" && c.Port == "files" && c.Op == "Write",
@@ -339,6 +388,7 @@ func TestCollect_WhileTheMessageIsErased(t *testing.T) {
 					}
 					return storagetest.Fault{}
 				})
+
 				time.Sleep(time.Minute)
 				next.takeFiles()
 				erase()
@@ -350,7 +400,8 @@ func TestCollect_WhileTheMessageIsErased(t *testing.T) {
 	}
 }
 
-// collectWithoutCopies takes the files of the inbox with a process that cannot write into the archive.
+// collectWithoutCopies takes the files of the inbox with a process that cannot write into the
+// archive.
 func (w *world) collectWithoutCopies() {
 	w.Helper()
 	p := w.startProcess()
@@ -361,12 +412,14 @@ func (w *world) collectWithoutCopies() {
 		}
 		return storagetest.Fault{}
 	})
+
 	if err := p.Collect(w.Context()); err == nil {
 		w.Fatal("got no error without an archive")
 	}
 }
 
-// eraseOnlyMessage cancels the only message, and erases it as functions/write does. It stops the process.
+// eraseOnlyMessage cancels the only message, and erases it as functions/write does. It stops the
+// process.
 func (w *world) eraseOnlyMessage(p *process) {
 	w.Helper()
 	defer p.stopProcess()
@@ -374,6 +427,7 @@ func (w *world) eraseOnlyMessage(p *process) {
 	if len(messages) != 1 {
 		w.Fatalf("got %d messages, want 1", len(messages))
 	}
+
 	id := messages[0].Public()
 	_, err := w.lanes.Store.Requests().Cancel(w.Context(), id)
 	for _, step := range []func() error{
@@ -385,6 +439,7 @@ func (w *world) eraseOnlyMessage(p *process) {
 			err = step()
 		}
 	}
+
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -394,10 +449,12 @@ func TestFinishBatch_OfAFileThatRetentionRemoved(t *testing.T) {
 	simulateInbox(t, func(w *world) {
 		p := w.startProcess()
 		defer p.stopProcess()
-		err := p.FinishBatch(w.Context(), wire.Batch{ID: "b", State: wire.BatchRejected, Reason: "why"}, "folder/a.xml")
+		err := p.FinishBatch(w.Context(),
+			wire.Batch{ID: "b", State: wire.BatchRejected, Reason: "why"}, "folder/a.xml")
 		if err != nil {
 			t.Errorf("got %v, want no error", err)
 		}
+
 		w.checkNames("rejected", w.rejected, "a.xml.problems.json")
 	})
 }

@@ -43,11 +43,13 @@ func (r *recorder) Send(_ context.Context, d weir.Delivery) weir.Result {
 	r.mu.Lock()
 	r.sent = append(r.sent, string(d.Message.Body))
 	r.mu.Unlock()
-	return weir.Result{Outcome: weir.OutcomeDelivered, Status: 200, StartedAt: time.Now(), Duration: time.Millisecond}
+	return weir.Result{Outcome: weir.OutcomeDelivered, Status: 200, StartedAt: time.Now(),
+		Duration: time.Millisecond}
 }
 
-// A version of a file becomes one message, however long it stays in the inbox: longer than the retention of messages
-// and of files. The log names the file all the time. At the end Weir removes the file, and in the end its marker.
+// A version of a file becomes one message, however long it stays in the inbox: longer than the
+// retention of messages and of files. The log names the file all the time. At the end Weir removes
+// the file, and in the end its marker.
 func TestCollect_AFileThatCannotBeDeletedIsTakenOnce(t *testing.T) {
 	for name, kind := range map[string]storage.Kind{"leased": storage.Conflict,
 		"refused as another version": storage.Precondition} {
@@ -60,13 +62,16 @@ func (w *world) keepUndeletable(kind storage.Kind) {
 	leased := []string{"old.xml", "feed.xml", "bad.xml"}
 	p := w.startProcess(func(cfg *inbox.Config) {
 		cfg.Inbox = leasedFiles{cfg.Inbox, &leased, kind}
-		cfg.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
+		cfg.Logger = slog.New(slog.NewTextHandler(&log,
+			&slog.HandlerOptions{Level: slog.LevelError}))
 	})
 	defer p.stopProcess()
 	cms := &recorder{}
 	d := drain.New(drain.Config{Store: w.lanes.Store, Leases: w.lanes.Account.Leases(), Sender: cms,
-		Tickets: lanetest.NoTickets{}, Lease: 15 * time.Second, Settle: 2 * time.Second, Attempts: 9,
-		Backoff: drain.Backoff{Min: time.Second, Max: time.Minute}, Now: time.Now, Log: lanetest.Quiet, Name: "one"})
+		Tickets: lanetest.NoTickets{}, Lease: 15 * time.Second, Settle: 2 * time.Second,
+		Attempts: 9,
+		Backoff:  drain.Backoff{Min: time.Second, Max: time.Minute}, Now: time.Now,
+		Log: lanetest.Quiet, Name: "one"})
 	defer lanetest.Close(w, d)
 	passDay := func() {
 		for range 12 {
@@ -79,37 +84,46 @@ func (w *world) keepUndeletable(kind storage.Kind) {
 					w.Fatal(err)
 				}
 			}
+
 			time.Sleep(2 * time.Hour)
 		}
+
 		if err := p.removeOld(w.Context()); err != nil {
 			w.Fatal(err)
 		}
+
 		if _, err := p.batches.RemoveExpired(w.Context()); err != nil {
 			w.Fatal(err)
 		}
 	}
+
 	w.dropFile("old.xml", newArticle("/a", 1))
 	w.dropFile("feed.xml", "<feed>"+newArticle("/f", 1)+"</feed>")
 	w.dropFile("bad.xml", "<article/>")
 	passDay()
 	w.dropFile("new.xml", newArticle("/a", 2))
+
 	for range 75 {
 		log.Reset()
 		passDay()
+
 		for _, name := range leased {
 			if !strings.Contains(log.String(), name) {
 				w.Fatalf("the log of a day is %s, want %s in it", log.String(), name)
 			}
 		}
 	}
+
 	want := []string{newArticle("/a", 1), newArticle("/a", 2), newArticle("/f", 1)}
 	slices.Sort(cms.sent)
 	if !slices.Equal(cms.sent, want) {
 		w.Errorf("the CMS got %q, want %q", cms.sent, want)
 	}
+
 	if got := w.calls.Refusals.Load(); got != 1 {
 		w.Errorf("got %d refusals, want 1", got)
 	}
+
 	w.checkNames("inbox", w.inbox, "bad.xml", "feed.xml", "old.xml")
 
 	leased = nil
@@ -121,7 +135,8 @@ func (w *world) keepUndeletable(kind storage.Kind) {
 	}
 }
 
-// A new version of a file that was left is taken. The marker of the old version is removed after the retention.
+// A new version of a file that was left is taken. The marker of the old version is removed after
+// the retention.
 func TestCollect_ANewVersionOfALeftFileIsTaken(t *testing.T) {
 	simulateInbox(t, func(w *world) {
 		leased := []string{"a.xml"}
@@ -130,20 +145,26 @@ func TestCollect_ANewVersionOfALeftFileIsTaken(t *testing.T) {
 		})
 		defer p.stopProcess()
 		w.dropFile("a.xml", newArticle("/a", 1))
+
 		for range 5 {
 			p.takeFiles()
 			time.Sleep(time.Minute)
 		}
+
 		leased = nil
 		w.dropFile("a.xml", newArticle("/a", 2))
 		p.takeFiles()
-		if got, want := w.lanes.BodiesOf("/a"), []string{newArticle("/a", 1), newArticle("/a", 2)}; !slices.Equal(got, want) {
+
+		if got, want := w.lanes.BodiesOf(
+			"/a"), []string{newArticle("/a", 1), newArticle("/a", 2)}; !slices.Equal(got, want) {
 			t.Errorf("got the messages %q, want %q", got, want)
 		}
+
 		time.Sleep(retention + time.Hour)
 		if err := p.removeOld(w.Context()); err != nil {
 			t.Fatal(err)
 		}
+
 		w.checkNames("accepted", w.accepted)
 	})
 }

@@ -49,17 +49,20 @@ func simulateInbox(t *testing.T, f func(w *world)) {
 	lanetest.Simulate(t, func(t *testing.T) { f(newWorld(t, "/feed/article")) })
 }
 
-// newWorld returns a world without files and messages. If split is not empty, the contract "article" splits documents
-// at this path.
+// newWorld returns a world without files and messages. If split is not empty, the contract
+// "article" splits documents at this path.
 func newWorld(t *testing.T, split string) *world {
 	t.Helper()
 	set, err := contract.New([]contract.Definition{{Name: "article", Root: "article", Key: contract.KeyPaths{"./@path"},
 		Split:  split,
-		Fields: []contract.Field{{Path: "./title", Rule: "required,max=20"}}}}, contract.Limits{MaxBody: maxBody})
+		Fields: []contract.Field{{Path: "./title", Rule: "required,max=20"}}}},
+		contract.Limits{MaxBody: maxBody})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	lanes := lanetest.New(t, 2)
+
 	return &world{T: t, lanes: lanes, set: set, inbox: lanes.Account.Files("inbox"),
 		accepted: lanes.Account.Files("accepted"), rejected: lanes.Account.Files("rejected")}
 }
@@ -76,7 +79,8 @@ type oneCallback struct{}
 
 func (oneCallback) Check(address string) error {
 	if !strings.HasPrefix(address, "https://hooks.example.com/") {
-		return &weir.Error{Kind: weir.Invalid, Op: "callback", Message: "the callback is not allowed"}
+		return &weir.Error{Kind: weir.Invalid, Op: "callback",
+			Message: "the callback is not allowed"}
 	}
 	return nil
 }
@@ -87,22 +91,30 @@ func (w *world) startProcess(changes ...func(*inbox.Config)) *process {
 	store := w.lanes.FaultyStore(p.faults)
 	leases := p.faults.Leases(w.lanes.Account.Leases())
 	appender := lane.NewAppender(store, lanetest.Quiet)
-	filer := &filing.Filer{Contracts: w.set, Callbacks: oneCallback{}, Log: appender, Fold: store.Fold}
-	p.batches = batch.New(batch.Config{Store: store, Blobs: p.faults.Blobs(w.lanes.Account.Blobs()), Leases: leases,
-		Lease: leaseLength, Contracts: w.set, MaxBody: maxBody, Filer: filer, Log: appender,
+	filer := &filing.Filer{Contracts: w.set, Callbacks: oneCallback{}, Log: appender,
+		Fold: store.Fold}
+	p.batches = batch.New(batch.Config{Store: store, Blobs: p.faults.Blobs(w.lanes.Account.Blobs()),
+		Leases: leases,
+		Lease:  leaseLength, Contracts: w.set, MaxBody: maxBody, Filer: filer, Log: appender,
 		Wake: w.calls.CountWake, Refused: func(error) {}, Now: time.Now, Logger: lanetest.Quiet,
 		FinishFile: func(ctx context.Context, b wire.Batch, file string) error {
 			return p.FinishBatch(ctx, b, file)
 		}})
+
 	cfg := inbox.Config{Inbox: p.faults.Files(w.inbox), Accepted: p.faults.Files(w.accepted),
-		Rejected: p.faults.Files(w.rejected), Leases: leases, Lease: leaseLength, Filer: filer, Batches: p.batches,
+		Rejected: p.faults.Files(w.rejected), Leases: leases, Lease: leaseLength, Filer: filer,
+		Batches:  p.batches,
 		Messages: store.Messages(),
-		CanSplit: len(w.set.SplitPaths()) > 0, MaxBody: maxBody, Retention: retention, Wake: w.calls.CountWake,
+		CanSplit: len(w.set.SplitPaths()) > 0, MaxBody: maxBody, Retention: retention,
+		Wake:    w.calls.CountWake,
 		Refused: w.calls.CountRefusal, Now: time.Now, Logger: lanetest.Quiet}
+
 	for _, change := range changes {
 		change(&cfg)
 	}
+
 	p.Collector = inbox.New(cfg)
+
 	return p
 }
 
@@ -138,7 +150,8 @@ func newArticle(key string, n int) string {
 // dayFolder is the day with which the name of a message's file in the archive begins.
 var dayFolder = regexp.MustCompile(`^\d{8}/`)
 
-// namesIn returns the sorted names of the files in a container, without the folders that Weir adds in the archive.
+// namesIn returns the sorted names of the files in a container, without the folders that Weir adds
+// in the archive.
 func (w *world) namesIn(files storage.Files) (names []string) {
 	w.Helper()
 	for marker, more := "", true; more; more = marker != "" {
@@ -146,6 +159,7 @@ func (w *world) namesIn(files storage.Files) (names []string) {
 		if err != nil {
 			w.Fatal(err)
 		}
+
 		for _, f := range page.Files {
 			name := f.Name
 			if files != storage.Files(w.inbox) {
@@ -153,8 +167,10 @@ func (w *world) namesIn(files storage.Files) (names []string) {
 			}
 			names = append(names, name)
 		}
+
 		marker = page.Next
 	}
+
 	slices.Sort(names)
 	return names
 }
@@ -174,6 +190,7 @@ func (w *world) contentOf(files storage.Files, suffix string) string {
 	if err != nil {
 		w.Fatal(err)
 	}
+
 	for _, f := range page.Files {
 		if strings.HasSuffix(f.Name, suffix) {
 			data, err := files.Read(w.Context(), f.Name, "", 0, f.Size)
@@ -183,14 +200,17 @@ func (w *world) contentOf(files storage.Files, suffix string) string {
 			return string(data)
 		}
 	}
+
 	w.Fatalf("got %+v, want a file %q", page.Files, suffix)
+
 	return ""
 }
 
 // problemsOf returns the content of the problems file of an archived file.
 func (w *world) problemsOf(files storage.Files, name string) (p wire.FileProblems) {
 	w.Helper()
-	if err := json.Unmarshal([]byte(w.contentOf(files, "/"+name+".problems.json")), &p); err != nil {
+	if err := json.Unmarshal([]byte(w.contentOf(files, "/"+name+".problems.json")), &p); err !=
+		nil {
 		w.Fatal(err)
 	}
 	return p

@@ -17,8 +17,8 @@ import (
 	"weir/internal/wire"
 )
 
-// crowdedFiles lists many waiting files between two real ones, whose names sort first and last. The other files are
-// newer than the real ones, and cannot be read.
+// crowdedFiles lists many waiting files between two real ones, whose names sort first and last. The
+// other files are newer than the real ones, and cannot be read.
 type crowdedFiles struct {
 	storage.Files
 	pages int
@@ -30,28 +30,35 @@ func (c crowdedFiles) List(ctx context.Context, prefix, marker string) (storage.
 	if prefix != "" {
 		return c.Files.List(ctx, prefix, marker)
 	}
+
 	page, err := c.Files.List(ctx, prefix, "")
 	if err != nil {
 		return page, err
 	}
+
 	var number int
 	fmt.Sscanf(marker, "%d", &number)
 	isReal := func(name string) bool {
-		return number == 0 && strings.HasPrefix(name, "a") || number == c.pages && strings.HasPrefix(name, "z")
+		return number == 0 && strings.HasPrefix(name, "a") ||
+			number == c.pages && strings.HasPrefix(name, "z")
 	}
+
 	page.Files = slices.DeleteFunc(page.Files, func(f storage.File) bool { return !isReal(f.Name) })
 	for n := range 1000 {
-		page.Files = append(page.Files, storage.File{Name: fmt.Sprintf("m%03d-%04d.xml", number, n), ETag: "1", Size: 1,
-			ModifiedAt: c.since})
+		page.Files = append(page.Files,
+			storage.File{Name: fmt.Sprintf("m%03d-%04d.xml", number, n), ETag: "1", Size: 1,
+				ModifiedAt: c.since})
 	}
+
 	if number < c.pages {
 		page.Next = fmt.Sprint(number + 1)
 	}
+
 	return page, nil
 }
 
-// More files wait than a run keeps in memory. The older file of a key must come first, although its name sorts behind
-// the names of all of them.
+// More files wait than a run keeps in memory. The older file of a key must come first, although its
+// name sorts behind the names of all of them.
 func TestCollect_TakesTheOldestOfManyFilesFirst(t *testing.T) {
 	simulateInbox(t, func(w *world) {
 		w.dropFile("z.xml", newArticle("/a", 1))
@@ -85,12 +92,14 @@ func (b longBatches) Accept(ctx context.Context, s batch.Spec, body io.Reader) (
 type slowContracts struct{ filing.Contracts }
 
 // Accept implements filing.Contracts.
-func (c slowContracts) Accept(ctx context.Context, contentType string, body []byte) (weir.Message, error) {
+func (c slowContracts) Accept(ctx context.Context, contentType string,
+	body []byte) (weir.Message, error) {
 	time.Sleep(10 * time.Second)
 	return c.Contracts.Accept(ctx, contentType, body)
 }
 
-// Each run has more files than it can take. A batch that was postponed must have its turn all the same.
+// Each run has more files than it can take. A batch that was postponed must have its turn all the
+// same.
 func TestCollect_APostponedBatchDoesNotStarve(t *testing.T) {
 	simulateInbox(t, func(w *world) {
 		p := w.startProcess(func(cfg *inbox.Config) {
@@ -99,15 +108,20 @@ func TestCollect_APostponedBatchDoesNotStarve(t *testing.T) {
 			cfg.Filer, cfg.Batches = &filer, longBatches{cfg.Batches}
 		})
 		defer p.stopProcess()
-		w.dropAs("0.xml", "", map[string]string{"weir_split": "/feed/article"}, "<feed>"+newArticle("/f", 1)+"</feed>")
+		w.dropAs("0.xml", "", map[string]string{"weir_split": "/feed/article"},
+			"<feed>"+newArticle("/f", 1)+"</feed>")
+
 		for minute := range 30 {
 			for n := range 80 {
-				w.dropFile(fmt.Sprintf("%02d-%02d.xml", minute+1, n), newArticle(fmt.Sprint("/", n), minute))
+				w.dropFile(fmt.Sprintf("%02d-%02d.xml", minute+1, n),
+					newArticle(fmt.Sprint("/", n), minute))
 			}
+
 			began := time.Now()
 			p.takeFiles()
 			time.Sleep(time.Minute - time.Since(began))
 		}
+
 		if got := w.namesIn(w.inbox); slices.Contains(got, "0.xml") || len(got) < 80 {
 			t.Errorf("after half an hour the inbox has %d files, and the batch: %v; want a full inbox without it",
 				len(got), slices.Contains(got, "0.xml"))

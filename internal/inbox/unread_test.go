@@ -14,7 +14,8 @@ import (
 	"weir/internal/storage/storagetest"
 )
 
-// encodedFiles lists each file whose name ends with .gz with the Content-Encoding gzip, as a writer can upload it.
+// encodedFiles lists each file whose name ends with .gz with the Content-Encoding gzip, as a writer
+// can upload it.
 type encodedFiles struct{ storage.Files }
 
 // List implements storage.Files.
@@ -28,8 +29,8 @@ func (e encodedFiles) List(ctx context.Context, prefix, marker string) (storage.
 	return page, err
 }
 
-// A compressed file is taken as its content, as a message or as a batch, and the archive has it as it came. A file that
-// is not compressed as it says is rejected, and the others are taken.
+// A compressed file is taken as its content, as a message or as a batch, and the archive has it as
+// it came. A file that is not compressed as it says is rejected, and the others are taken.
 func TestCollect_UnpacksGzip(t *testing.T) {
 	simulateInbox(t, func(w *world) {
 		p := w.startProcess(func(c *inbox.Config) { c.Inbox = encodedFiles{c.Inbox} })
@@ -41,15 +42,20 @@ func TestCollect_UnpacksGzip(t *testing.T) {
 		p.takeFiles()
 		w.checkNames("inbox", w.inbox)
 		w.checkNames("accepted", w.accepted, "2.xml", "3.xml.gz")
-		if messages := w.lanes.MessagesOf("/b"); len(messages) != 1 || string(messages[0].Body) != newArticle("/b", 3) {
+
+		if messages := w.lanes.MessagesOf("/b"); len(messages) != 1 ||
+			string(messages[0].Body) != newArticle("/b", 3) {
 			t.Errorf("got %v, want one message with the unpacked file", messages)
 		}
+
 		w.checkNames("rejected", w.rejected, "0.xml.gz", "0.xml.gz.problems.json", "1.zip.gz",
 			"1.zip.gz.problems.json")
+
 		for _, name := range []string{"0.xml.gz", "1.zip.gz"} {
 			if got := w.problemsOf(w.rejected, name); !strings.Contains(got.Detail, "gzip") ||
 				got.Name != name {
-				t.Errorf("%s: got the problems %+v, want its name and its Content-Encoding", name, got)
+				t.Errorf("%s: got the problems %+v, want its name and its Content-Encoding", name,
+					got)
 			}
 		}
 	})
@@ -82,8 +88,8 @@ func (p *process) runMinutes(n int) {
 	}
 }
 
-// Storage does not return one file, for good. The others are taken, the problems file has the reason, and the file is
-// taken once it can be read.
+// Storage does not return one file, for good. The others are taken, the problems file has the
+// reason, and the file is taken once it can be read.
 func TestCollect_PassesOverAFileThatStorageDoesNotReturn(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -91,8 +97,9 @@ func TestCollect_PassesOverAFileThatStorageDoesNotReturn(t *testing.T) {
 		minutes int // after which the other files are taken
 	}{
 		"Archived": {storage.Unreadable, 1},
-		// The reads of a run have no order: those of the first two runs can all precede the read of bad.xml in the
-		// first run and follow it in the second. Then the third run has a read of another file between two of bad.xml.
+		// The reads of a run have no order: those of the first two runs can all precede the read of
+		// bad.xml in the first run and follow it in the second. Then the third run has a read of
+		// another file between two of bad.xml.
 		"Denied":      {storage.Denied, 3},
 		"Unavailable": {storage.Unavailable, 5},
 	} {
@@ -108,7 +115,9 @@ func TestCollect_PassesOverAFileThatStorageDoesNotReturn(t *testing.T) {
 				w.checkNames("inbox", w.inbox, "bad.xml")
 				w.checkNames("accepted", w.accepted, "feed.xml", "good.xml")
 				w.checkNames("rejected", w.rejected, "bad.xml.problems.json")
-				if got := w.problemsOf(w.rejected, "bad.xml").Detail; !strings.Contains(got, "409 BlobArchived") {
+
+				if got := w.problemsOf(w.rejected, "bad.xml").Detail; !strings.Contains(got,
+					"409 BlobArchived") {
 					t.Errorf("got the reason %q, want storage's answer", got)
 				}
 
@@ -150,11 +159,15 @@ func TestCollect_EndsIfStorageDeniesAllReads(t *testing.T) {
 			return storagetest.Fault{Kind: storagetest.FailBefore,
 				Err: &storage.Error{Op: "file read", Kind: storage.Denied, Index: -1}}
 		})
+
 		w.dropFile("1.xml", newArticle("/a", 1))
 		w.dropFile("2.xml", newArticle("/b", 1))
-		if err := p.Collect(w.Context()); !storage.Is(err, storage.Denied) || !strings.Contains(err.Error(), "1.xml") {
+
+		if err := p.Collect(w.Context()); !storage.Is(err, storage.Denied) ||
+			!strings.Contains(err.Error(), "1.xml") {
 			t.Errorf("got %v, want the run to end with the name of the file", err)
 		}
+
 		w.checkNames("inbox", w.inbox, "1.xml", "2.xml")
 		w.checkNames("rejected", w.rejected)
 	})

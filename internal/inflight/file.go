@@ -15,13 +15,14 @@ import (
 const (
 	// filePattern matches the names of the files of all hosts.
 	filePattern = "weir-requests-*"
-	// staleAfter is the age after which a file belongs to a host that has ended. A running handler writes at least one
-	// mark a day, because monitors read its health.
+	// staleAfter is the age after which a file belongs to a host that has ended. A running handler
+	// writes at least one mark a day, because monitors read its health.
 	staleAfter = 24 * time.Hour
 )
 
-// OpenFile opens the file of marks of the host with the process id "host", whose handler listens on the port. The
-// caller must already listen there. OpenFile removes files of hosts that have ended long ago.
+// OpenFile opens the file of marks of the host with the process id "host", whose handler listens on
+// the port. The caller must already listen there. OpenFile removes files of hosts that have ended
+// long ago.
 func OpenFile(dir string, host int, port string, now time.Time) (*os.File, error) {
 	removeStaleFiles(dir, now)
 
@@ -30,16 +31,18 @@ func OpenFile(dir string, host int, port string, now time.Time) (*os.File, error
 	if errors.Is(err, fs.ErrExist) {
 		return openExisting(path)
 	}
+
 	return file, err
 }
 
-// openExisting opens the file of an earlier process. The folder for temporary files belongs to all users of the
-// machine, so openExisting refuses a link: it could lead to another file of this user.
+// openExisting opens the file of an earlier process. The folder for temporary files belongs to all
+// users of the machine, so openExisting refuses a link: it could lead to another file of this user.
 func openExisting(path string) (*os.File, error) {
 	named, err := os.Lstat(path)
 	if err != nil {
 		return nil, err
 	}
+
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
@@ -49,14 +52,16 @@ func openExisting(path string) (*os.File, error) {
 	if err == nil && (!named.Mode().IsRegular() || !os.SameFile(named, opened)) {
 		err = fmt.Errorf("%s is not a regular file", path)
 	}
+
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
+
 	return file, nil
 }
 
-// removeStaleFiles removes files that no process has written for the time staleAfter. Files that cannot be removed
-// stay: they do no harm.
+// removeStaleFiles removes files that no process has written for the time staleAfter. Files that
+// cannot be removed stay: they do no harm.
 func removeStaleFiles(dir string, now time.Time) {
 	paths, _ := filepath.Glob(filepath.Join(dir, filePattern)) // only a wrong pattern is an error
 	for _, path := range paths {
@@ -90,21 +95,26 @@ func (r row) format() []byte {
 		}
 		text = fmt.Sprintf("%s %d %d %d", r.key, r.deaths, running, max(0, r.diedAt.Unix()))
 	}
+
 	return fmt.Appendf(nil, "%-*s\n", rowLength-1, text)
 }
 
-// parseRow returns the row of a line. A line that is not a row is blank: the mark is lost, and the request runs.
+// parseRow returns the row of a line. A line that is not a row is blank: the mark is lost, and the
+// request runs.
 func parseRow(line string) row {
 	fields := strings.Fields(line)
 	if len(fields) != 4 || len(fields[0]) != keyLength {
 		return row{}
 	}
+
 	deaths, errDeaths := strconv.Atoi(fields[1])
 	diedAt, errDied := strconv.ParseInt(fields[3], 10, 64)
 	if errDeaths != nil || errDied != nil || deaths < 0 {
 		return row{}
 	}
-	return row{key: fields[0], deaths: deaths, isRunning: fields[2] == "1", diedAt: time.Unix(diedAt, 0)}
+
+	return row{key: fields[0], deaths: deaths, isRunning: fields[2] == "1",
+		diedAt: time.Unix(diedAt, 0)}
 }
 
 // readRows returns the rows of a file, in order.
@@ -113,9 +123,11 @@ func readRows(file io.ReaderAt) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var rows []row
 	for ; len(data) >= rowLength; data = data[rowLength:] {
 		rows = append(rows, parseRow(string(data[:rowLength])))
 	}
+
 	return rows, nil
 }

@@ -16,9 +16,11 @@ import (
 )
 
 const (
-	// maxDeaths is the number of deaths after which a request is refused. The host ends after the third death.
+	// maxDeaths is the number of deaths after which a request is refused. The host ends after the
+	// third death.
 	maxDeaths = 2
-	// forgetAfter is the time after which deaths are forgotten. The host forgets them after the same time.
+	// forgetAfter is the time after which deaths are forgotten. The host forgets them after the
+	// same time.
 	forgetAfter = 30 * time.Minute
 	// turnPatience is the time for which a suspect waits for its turn.
 	turnPatience = 20 * time.Second
@@ -54,8 +56,8 @@ type request struct {
 	running int // number of runs at this moment
 }
 
-// NewGuard reads the marks of the processes before this one. A request that ran when its process died has one death
-// more now.
+// NewGuard reads the marks of the processes before this one. A request that ran when its process
+// died has one death more now.
 func NewGuard(file File, now func() time.Time, log *slog.Logger) (*Guard, error) {
 	rows, err := readRows(file)
 	if err != nil {
@@ -64,26 +66,33 @@ func NewGuard(file File, now func() time.Time, log *slog.Logger) (*Guard, error)
 
 	g := &Guard{file: file, now: now, log: log, turn: make(chan struct{}, 1),
 		requests: map[string]*request{}, rows: len(rows)}
+
 	for i, one := range rows {
 		if one.isRunning {
 			one.deaths, one.diedAt, one.isRunning = one.deaths+1, now(), false
 		}
+
 		if one.key == "" || one.deaths == 0 || now().Sub(one.diedAt) > forgetAfter {
 			one = row{}
 		}
+
 		if _, err := file.WriteAt(one.format(), int64(i*rowLength)); err != nil {
 			return nil, fmt.Errorf("write the marks of requests: %w", err)
 		}
+
 		if one.key == "" {
 			g.free = append(g.free, i)
 			continue
 		}
+
 		g.requests[one.key] = &request{row: i, deaths: one.deaths, diedAt: one.diedAt}
 	}
+
 	return g, nil
 }
 
-// Handler returns a handler that passes requests on to "next", except requests that have ended the process twice.
+// Handler returns a handler that passes requests on to "next", except requests that have ended the
+// process twice.
 func (g *Guard) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 {
@@ -119,6 +128,7 @@ func (g *Guard) begin(ctx context.Context, key string) (end func(), err error) {
 		unmark := g.mark(key)
 		return func() { unmark(); <-g.turn }, nil
 	}
+
 	return nil, &weir.Error{Kind: weir.Internal, Op: "crash guard",
 		Message: "the process ended twice while this request ran; it runs again half an hour later"}
 }
@@ -131,9 +141,11 @@ func (g *Guard) countDeaths(key string) int {
 	if one == nil {
 		return 0
 	}
+
 	if one.deaths > 0 && g.now().Sub(one.diedAt) > forgetAfter {
 		one.deaths = 0
 	}
+
 	return min(one.deaths, maxDeaths)
 }
 
@@ -141,12 +153,14 @@ func (g *Guard) countDeaths(key string) int {
 func (g *Guard) awaitTurn(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, turnPatience)
 	defer cancel()
+
 	select {
 	case g.turn <- struct{}{}:
 		return nil
 	case <-limited.Done():
-		return &weir.Error{Kind: weir.Unavailable, Op: "crash guard", Err: limited.Err(), RetryAfter: turnPatience,
-			Message: "the process ended while this request ran; it waits for another such request, try again"}
+		return &weir.Error{Kind: weir.Unavailable, Op: "crash guard", Err: limited.Err(),
+			RetryAfter: turnPatience,
+			Message:    "the process ended while this request ran; it waits for another such request, try again"}
 	}
 }
 
@@ -163,9 +177,11 @@ func (g *Guard) mark(key string) (unmark func()) {
 		one = &request{row: free}
 		g.requests[key] = one
 	}
+
 	if one.running++; one.running == 1 {
 		g.write(one.row, row{key: key, deaths: one.deaths, diedAt: one.diedAt, isRunning: true})
 	}
+
 	return func() { g.unmark(key, one) }
 }
 
@@ -176,12 +192,14 @@ func (g *Guard) unmark(key string, one *request) {
 	if one.running--; one.running > 0 {
 		return
 	}
+
 	delete(g.requests, key)
 	g.free = append(g.free, one.row)
 	g.write(one.row, row{})
 }
 
-// takeRow returns a row that no request has. If all rows are taken, it gives up the rows of deaths long ago.
+// takeRow returns a row that no request has. If all rows are taken, it gives up the rows of deaths
+// long ago.
 func (g *Guard) takeRow() (int, bool) {
 	if len(g.free) == 0 && g.rows == maxRows {
 		for key, one := range g.requests {
@@ -191,20 +209,24 @@ func (g *Guard) takeRow() (int, bool) {
 			}
 		}
 	}
+
 	if last := len(g.free) - 1; last >= 0 {
 		taken := g.free[last]
 		g.free = g.free[:last]
 		return taken, true
 	}
+
 	if g.rows == maxRows {
 		return 0, false
 	}
+
 	g.rows++
+
 	return g.rows - 1, true
 }
 
-// write writes a row. If that fails, the request runs without a mark: an upstream must not notice a full disk for
-// temporary files.
+// write writes a row. If that fails, the request runs without a mark: an upstream must not notice a
+// full disk for temporary files.
 func (g *Guard) write(number int, content row) {
 	_, err := g.file.WriteAt(content.format(), int64(number*rowLength))
 	if err != nil && !g.hasError {

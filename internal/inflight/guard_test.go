@@ -31,30 +31,35 @@ func newHandler(t *testing.T, serve http.HandlerFunc) *handler {
 	if err := os.WriteFile(h.path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	h.start()
 	return h
 }
 
-// start makes a process on the file as it is now. What an earlier process still runs has no effect on the new one,
-// because its goroutines write to a copy of the file that is unlinked.
+// start makes a process on the file as it is now. What an earlier process still runs has no effect
+// on the new one, because its goroutines write to a copy of the file that is unlinked.
 func (h *handler) start() {
 	h.t.Helper()
 	data, err := os.ReadFile(h.path)
 	if err == nil {
 		err = errors.Join(os.Remove(h.path), os.WriteFile(h.path, data, 0o600))
 	}
+
 	var file *os.File
 	if err == nil {
 		file, err = os.OpenFile(h.path, os.O_RDWR, 0)
 	}
+
 	if err != nil {
 		h.t.Fatal(err)
 	}
+
 	h.t.Cleanup(func() { file.Close() })
 	guard, err := inflight.NewGuard(file, time.Now, slog.New(slog.DiscardHandler))
 	if err != nil {
 		h.t.Fatal(err)
 	}
+
 	h.guarded = guard.Handler(h.serve)
 }
 
@@ -96,9 +101,12 @@ func TestGuard_RefusesARequestAfterTwoDeaths(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *handler, runs *atomic.Int64) {
 		h.die("GET", "/hang?a=1")
 		h.die("GET", "/hang?a=1")
-		if got := h.call("GET", "/hang?a=1", ""); got != http.StatusInternalServerError || runs.Load() != 2 {
+
+		if got := h.call("GET", "/hang?a=1", ""); got != http.StatusInternalServerError ||
+			runs.Load() != 2 {
 			t.Errorf("got %d after %d runs, want 500 after 2 runs", got, runs.Load())
 		}
+
 		for _, other := range []string{"GET /other?a=1", "GET /other", "POST /other?a=1"} {
 			method, target, _ := strings.Cut(other, " ")
 			if got := h.call(method, target, ""); got != http.StatusOK {
@@ -110,6 +118,7 @@ func TestGuard_RefusesARequestAfterTwoDeaths(t *testing.T) {
 		if got := h.call("GET", "/hang?a=1", ""); got != http.StatusInternalServerError {
 			t.Errorf("got %d after a restart, want 500", got)
 		}
+
 		time.Sleep(30*time.Minute + time.Second) // virtual time
 		h.die("GET", "/hang?a=1")
 		if runs.Load() != 6 {
@@ -118,7 +127,8 @@ func TestGuard_RefusesARequestAfterTwoDeaths(t *testing.T) {
 	})
 }
 
-// After the first death three requests are suspects. They run one after the other, so the next death condemns one.
+// After the first death three requests are suspects. They run one after the other, so the next
+// death condemns one.
 func TestGuard_FindsTheCauseAmongManyRequests(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *handler, runs *atomic.Int64) {
 		h.die("GET", "/hang/a", "/hang/b", "/hang/c")
@@ -126,6 +136,7 @@ func TestGuard_FindsTheCauseAmongManyRequests(t *testing.T) {
 		if runs.Load() != 4 {
 			t.Errorf("got %d runs in two processes, want 3 and 1", runs.Load())
 		}
+
 		refused := 0
 		for _, target := range []string{"/hang/a", "/hang/b", "/hang/c"} {
 			before := runs.Load()
@@ -134,8 +145,10 @@ func TestGuard_FindsTheCauseAmongManyRequests(t *testing.T) {
 			if runs.Load() == before {
 				refused++
 			}
+
 			h.start()
 		}
+
 		if refused != 1 {
 			t.Errorf("got %d requests that did not run, want 1", refused)
 		}
@@ -152,6 +165,7 @@ func TestGuard_ASuspectWaitsForItsTurnNoLongerThanItsPatience(t *testing.T) {
 		if got != http.StatusServiceUnavailable || took != 20*time.Second {
 			t.Errorf("got %d after %s, want 503 after 20s", got, took)
 		}
+
 		if got := h.call("GET", "/free", ""); got != http.StatusOK {
 			t.Errorf("got %d for a request without a death, want 200 at once", got)
 		}
@@ -168,6 +182,7 @@ func TestGuard_ForgetsTheDeathsOfARequestThatEnds(t *testing.T) {
 				<-t.Context().Done()
 			}
 		})
+
 		for range 5 {
 			hangs.Store(true)
 			h.die("POST", "/x")
@@ -186,6 +201,7 @@ func TestGuard_PassesOnRequestsWithABody(t *testing.T) {
 			synctest.Wait()
 			h.start()
 		}
+
 		if runs.Load() != 4 {
 			t.Errorf("got %d runs of a request with a body, want 4", runs.Load())
 		}
@@ -199,10 +215,12 @@ func TestGuard_ManyRequestsAtOnce(t *testing.T) {
 		for i := range targets {
 			targets[i] = "/hang/" + strings.Repeat("x", i)
 		}
+
 		h.die("GET", targets...)
 		if runs.Load() != 1100 {
 			t.Errorf("got %d runs, want 1100", runs.Load())
 		}
+
 		if info, err := os.Stat(h.path); err != nil || info.Size() != 64<<10 {
 			t.Errorf("got a file of %d bytes, %v, want 64 KiB", info.Size(), err)
 		}
@@ -228,6 +246,7 @@ func TestGuard_FullDiskAndForeignContent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	full.err = io.ErrShortWrite
 	h := guard.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	for range 3 {
@@ -237,14 +256,17 @@ func TestGuard_FullDiskAndForeignContent(t *testing.T) {
 			t.Errorf("got %d with a full disk, want 200", w.Code)
 		}
 	}
+
 	if strings.Count(log.String(), "without marks") != 1 {
 		t.Errorf("got the log %q, want one line", log.String())
 	}
 
-	for _, content := range []string{strings.Repeat("x", 200), strings.Repeat("a b c d\n", 40), "\x00",
+	for _, content := range []string{strings.Repeat("x", 200),
+		strings.Repeat("a b c d\n", 40), "\x00",
 		strings.Repeat("0123456789abcdef", 2) + " -1 1 99999999999999999999        \n"} {
 		foreign := &brokenFile{content: content}
-		if _, err := inflight.NewGuard(foreign, time.Now, slog.New(slog.DiscardHandler)); err != nil {
+		if _, err := inflight.NewGuard(foreign, time.Now, slog.New(slog.DiscardHandler)); err !=
+			nil {
 			t.Errorf("%.20q: got %v, want no error", content, err)
 		}
 	}
@@ -262,23 +284,29 @@ func TestOpenFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	for _, want := range []string{"", "mark"} { // the second time it finds the first one's content
 		file, err := inflight.OpenFile(dir, 7, "80", time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		got, err := io.ReadAll(file)
 		if err != nil || string(got) != want {
 			t.Errorf("got %q, %v, want %q", got, err, want)
 		}
+
 		if _, err := file.WriteString("mark"); err != nil {
 			t.Fatal(err)
 		}
+
 		file.Close()
 	}
+
 	if _, err := os.Stat(stale); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the stale file: got %v, want it gone", err)
 	}
+
 	if _, err := os.Stat(filepath.Join(dir, "other")); err != nil {
 		t.Errorf("another file: got %v, want it there", err)
 	}
@@ -286,6 +314,7 @@ func TestOpenFile(t *testing.T) {
 	if err := os.Symlink(filepath.Join(dir, "other"), filepath.Join(dir, "weir-requests-7-81")); err != nil {
 		t.Fatal(err)
 	}
+
 	if file, err := inflight.OpenFile(dir, 7, "81", time.Now()); err == nil {
 		file.Close()
 		t.Error("got a file by a link, want an error")
@@ -302,8 +331,10 @@ func BenchmarkGuard(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	h := guard.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	r, w := httptest.NewRequest("GET", "/api/messages/AQABL714SFvJDd7dAA", nil), httptest.NewRecorder()
+	r, w := httptest.NewRequest("GET", "/api/messages/AQABL714SFvJDd7dAA", nil),
+		httptest.NewRecorder()
 	for b.Loop() {
 		h.ServeHTTP(w, r)
 	}

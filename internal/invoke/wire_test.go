@@ -26,7 +26,8 @@ func mustDecode(t *testing.T, body string) invoke.Invocation {
 func TestInvocation_Text_AsTheHostWritesIt(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ body, want string }{
-		"JSONMessage":   {jsonMessage, `{"jobId":42,"who":"Ann","opts":{"dry":true},"tags":["a","b"]}`},
+		"JSONMessage": {jsonMessage,
+			`{"jobId":42,"who":"Ann","opts":{"dry":true},"tags":["a","b"]}`},
 		"PlainMessage":  {textMessage, "hello world"},
 		"EncodedOnce":   {`{"Data":{"myQueueItem":"weir lane 1.3"}}`, "weir lane 1.3"},
 		"Number":        {`{"Data":{"myQueueItem":"\"42\""}}`, "42"},
@@ -52,6 +53,7 @@ func TestInvocation_Text_Refuses(t *testing.T) {
 			t.Errorf("Text of %s = %q; want an error", value, got)
 		}
 	}
+
 	if _, err := mustDecode(t, textMessage).Text("other"); err == nil {
 		t.Error("Text of a missing binding = no error, want one")
 	}
@@ -63,14 +65,18 @@ func TestInvocation_Timer_AsTheHostWritesIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if !got.IsPastDue {
 		t.Errorf("Timer = %+v; want IsPastDue true", got)
 	}
-	for _, body := range []string{`{"Data":{"tick":null}}`, `{"Data":{"tick":"\"x\""}}`, `{"Data":{}}`} {
+
+	for _, body := range []string{`{"Data":{"tick":null}}`, `{"Data":{"tick":"\"x\""}}`,
+		`{"Data":{}}`} {
 		if _, err := mustDecode(t, body).Timer("tick"); err == nil {
 			t.Errorf("Timer of %s = no error, want one", body)
 		}
 	}
+
 	unmonitored := mustDecode(t,
 		`{"Data":{"tick":{"Schedule":{"AdjustForDST":false},"ScheduleStatus":null,"IsPastDue":false}}}`)
 	if got, err := unmonitored.Timer("tick"); err != nil || got != (invoke.Timer{}) {

@@ -28,13 +28,14 @@ type Job struct {
 	ID string
 	// Enter waits until this process has a place for the job; leave frees the place. nil = at once.
 	Enter func(ctx context.Context) (leave func(), err error)
-	// Run does the work until the job is over, and then returns nil. ctx ends with the job's lease. The
-	// argument failures is the number of failed runs since the last progress. Run reports whether it has
-	// stored any progress, even if it failed.
+	// Run does the work until the job is over, and then returns nil. ctx ends with the job's lease.
+	// The argument failures is the number of failed runs since the last progress. Run reports
+	// whether it has stored any progress, even if it failed.
 	Run func(ctx context.Context, failures int) (hasProgressed bool, err error)
 }
 
-// ErrAgain is the error of a Run that has left its place to other jobs. The job enters again at once.
+// ErrAgain is the error of a Run that has left its place to other jobs. The job enters again at
+// once.
 var ErrAgain = errors.New("the job left its place to others")
 
 // Leave returns an error by which Run leaves the job to the next sweep.
@@ -55,7 +56,8 @@ type Config struct {
 	Log    *slog.Logger
 }
 
-// Host runs the jobs of one kind in this process. It is safe for concurrent use. The caller must Close it.
+// Host runs the jobs of one kind in this process. It is safe for concurrent use. The caller must
+// Close it.
 type Host struct {
 	Config
 	ctx    context.Context
@@ -100,14 +102,15 @@ func (h *Host) Start(j Job) {
 		if err != nil && ctx.Err() == nil {
 			h.Log.Warn("job: left to the next sweep", "subject", h.Kind, "err", err)
 		}
+
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		delete(h.running, j.ID)
 	})
 }
 
-// Resume starts the unfinished jobs, and forgets all others. Otherwise the memory of a process would grow
-// with each job.
+// Resume starts the unfinished jobs, and forgets all others. Otherwise the memory of a process
+// would grow with each job.
 func (h *Host) Resume(unfinished []Job) {
 	isUnfinished := map[string]bool{}
 	for _, j := range unfinished {
@@ -127,13 +130,15 @@ func (h *Host) Stop(id string) {
 	h.mu.Lock()
 	active := h.running[id]
 	h.mu.Unlock()
+
 	if active != nil {
 		active.cancel()
 		<-active.done
 	}
 }
 
-// runUntilOver runs a job again and again, until it is over, is left to the next sweep, or ctx ends.
+// runUntilOver runs a job again and again, until it is over, is left to the next sweep, or ctx
+// ends.
 func (h *Host) runUntilOver(ctx context.Context, j Job, isNew bool) error {
 	var busyUntil time.Time
 	for failures := 0; ; {
@@ -141,6 +146,7 @@ func (h *Host) runUntilOver(ctx context.Context, j Job, isNew bool) error {
 		if hasProgressed {
 			failures = 0
 		}
+
 		var left *leftError
 		pause := busyPause
 		switch {
@@ -157,13 +163,14 @@ func (h *Host) runUntilOver(ctx context.Context, j Job, isNew bool) error {
 			if !isNew || h.Now().After(busyUntil) {
 				return nil
 			}
+
 		default:
 			if failures++; failures == MaxTries {
 				return err
 			}
 			pause = minPause << (failures - 1)
-			h.Log.Warn("job: run failed, will retry", "subject", h.Kind, "delay_ms", pause.Milliseconds(),
-				"err", err)
+			h.Log.Warn("job: run failed, will retry", "subject", h.Kind, "delay_ms",
+				pause.Milliseconds(), "err", err)
 		}
 
 		if !clock.Sleep(ctx, pause) {
@@ -172,8 +179,8 @@ func (h *Host) runUntilOver(ctx context.Context, j Job, isNew bool) error {
 	}
 }
 
-// tryRun runs a job once, in its place and under its lease. If another process has the lease, tryRun
-// returns lease.ErrBusy.
+// tryRun runs a job once, in its place and under its lease. If another process has the lease,
+// tryRun returns lease.ErrBusy.
 func (h *Host) tryRun(ctx context.Context, j Job, failures int) (hasProgressed bool, err error) {
 	if j.Enter != nil {
 		leave, err := j.Enter(ctx)
@@ -188,11 +195,12 @@ func (h *Host) tryRun(ctx context.Context, j Job, failures int) (hasProgressed b
 		hasProgressed, err = j.Run(ctx, failures)
 		return err
 	})
+
 	return hasProgressed, err
 }
 
-// Close stops all jobs, and returns when they have stopped. If ctx ends before, Close returns the cause of
-// ctx. The jobs stay stored, and another process resumes them in its sweep.
+// Close stops all jobs, and returns when they have stopped. If ctx ends before, Close returns the
+// cause of ctx. The jobs stay stored, and another process resumes them in its sweep.
 func (h *Host) Close(ctx context.Context) error {
 	h.mu.Lock()
 	h.isClosed = true

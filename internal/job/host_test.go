@@ -35,12 +35,14 @@ func simulate(t *testing.T, f func(t *testing.T, leases storage.Leases)) {
 
 // newHost returns a Host that is closed at the end of the test.
 func newHost(t *testing.T, leases storage.Leases) *job.Host {
-	h := job.NewHost(job.Config{Kind: "test", Leases: leases, Lease: leaseLength, Now: time.Now, Log: quiet})
+	h := job.NewHost(job.Config{Kind: "test", Leases: leases, Lease: leaseLength, Now: time.Now,
+		Log: quiet})
 	t.Cleanup(func() {
 		if err := h.Close(context.Background()); err != nil {
 			t.Errorf("Close: got %v, want no error", err)
 		}
 	})
+
 	return h
 }
 
@@ -87,7 +89,8 @@ func TestHost_RunsAJobOnceAtATime(t *testing.T) {
 
 var errFailed = errors.New("failed")
 
-// A run that fails is repeated with growing pauses. The last failure leaves the job to the next Resume.
+// A run that fails is repeated with growing pauses. The last failure leaves the job to the next
+// Resume.
 func TestHost_RetriesAFailedRun(t *testing.T) {
 	simulate(t, func(t *testing.T, leases storage.Leases) {
 		h, made := newHost(t, leases), newRuns()
@@ -100,17 +103,21 @@ func TestHost_RetriesAFailedRun(t *testing.T) {
 			}
 			return len(made.at) == 3, errFailed
 		}}
+
 		h.Start(failing)
 		time.Sleep(time.Minute)
+
 		// The third run makes progress, so the pauses begin anew.
 		seconds := []time.Duration{0, 1, 3, 4, 6, 10, 18}
 		for i := range seconds {
 			seconds[i] *= time.Second
 		}
+
 		made.check(t, seconds...)
 		if want := []int{0, 1, 2, 1, 2, 3, 4}; !slices.Equal(failures, want) {
 			t.Errorf("got the numbers of failures %v, want %v", failures, want)
 		}
+
 		h.Resume([]job.Job{failing})
 		synctest.Wait()
 		if len(made.at) != 8 {
@@ -125,6 +132,7 @@ func TestHost_WaitsForTheLeaseOfADeadProcess(t *testing.T) {
 		if err := leases.Acquire(t.Context(), "test-1", deadHolder, leaseLength); err != nil {
 			t.Fatal(err)
 		}
+
 		h, made := newHost(t, leases), newRuns()
 		h.Start(blockedJob(made))
 		time.Sleep(time.Minute)
@@ -132,7 +140,8 @@ func TestHost_WaitsForTheLeaseOfADeadProcess(t *testing.T) {
 	})
 }
 
-// A process that knows of a job tries its lease once in each sweep: the lease belongs to a process that lives.
+// A process that knows of a job tries its lease once in each sweep: the lease belongs to a process
+// that lives.
 func TestHost_TriesABusyLeaseOnceInLaterSweeps(t *testing.T) {
 	simulate(t, func(t *testing.T, leases storage.Leases) {
 		holder, other := newHost(t, leases), newHost(t, leases)
@@ -151,11 +160,14 @@ func TestHost_TriesABusyLeaseOnceInLaterSweeps(t *testing.T) {
 		if err := leases.Acquire(t.Context(), "test-1", deadHolder, leaseLength); err != nil {
 			t.Fatal(err)
 		}
+
 		other.Resume([]job.Job{blockedJob(made)})
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
+
 		if len(made.at) != 1 {
-			t.Errorf("a job that was forgotten: got %d runs, want 1 after the wait for the lease", len(made.at))
+			t.Errorf("a job that was forgotten: got %d runs, want 1 after the wait for the lease",
+				len(made.at))
 		}
 	})
 }
@@ -170,6 +182,7 @@ func TestHost_FreesPlaceAndLeaseAfterAFailure(t *testing.T) {
 				return func() { places-- }, nil
 			},
 			Run: func(context.Context, int) (bool, error) { panic("oops") }})
+
 		synctest.Wait()
 		err := lease.Do(t.Context(), lease.Config{Leases: leases, Length: leaseLength}, "test-1",
 			func(context.Context) error { return nil })
@@ -189,6 +202,7 @@ func TestHost_LeavesAJobAtOnce(t *testing.T) {
 			}
 			return false, job.Leave(errFailed)
 		}})
+
 		time.Sleep(time.Minute)
 		made.check(t, 0, 0, 0)
 	})
@@ -201,12 +215,14 @@ func TestHost_CloseReturnsAtItsDeadline(t *testing.T) {
 			<-release
 			return false, nil
 		}})
+
 		synctest.Wait()
 		limited, cancel := context.WithTimeout(t.Context(), 8*time.Second)
 		defer cancel()
 		if err := h.Close(limited); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want the end of the deadline", err)
 		}
+
 		made := newRuns()
 		h.Start(blockedJob(made))
 		synctest.Wait()

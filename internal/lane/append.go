@@ -23,25 +23,27 @@ type Receipt struct {
 	Duplicate bool // an earlier submission has appended the message
 }
 
-// Appender appends messages. While a transaction of a lane is in flight, further messages of the lane wait. The next
-// transaction takes as many of them as it can hold. So a single message waits only for its own transaction, and a burst
-// of messages needs few transactions. An Appender is safe for concurrent use.
+// Appender appends messages. While a transaction of a lane is in flight, further messages of the
+// lane wait. The next transaction takes as many of them as it can hold. So a single message waits
+// only for its own transaction, and a burst of messages needs few transactions. An Appender is safe
+// for concurrent use.
 type Appender struct {
-	// OnFiled, if set, is called with the messages of each transaction, before their callers get an answer. The
-	// messages are durable, have their bodies, and are in the order of the log. OnFiled must return at once. Set
-	// OnFiled before the first Append.
+	// OnFiled, if set, is called with the messages of each transaction, before their callers get an
+	// answer. The messages are durable, have their bodies, and are in the order of the log. OnFiled
+	// must return at once. Set OnFiled before the first Append.
 	OnFiled func(lane int, messages []weir.Message)
 
-	// OnWake, if set, is called when a lane has a new message of which no caller of Append can know:
+	// OnWake, if set, is called when a lane has a new message of which no caller of Append can
+	// know:
 	//   - A message becomes durable after its caller gave up.
 	//   - A large body is about to be marked as used.
 	//
-	// The calls come after OnFiled. OnWake can be called twice for one message. It must return at once. Set OnWake
-	// before the first Append.
+	// The calls come after OnFiled. OnWake can be called twice for one message. It must return at
+	// once. Set OnWake before the first Append.
 	OnWake func(lane int)
 
-	// OnSealed, if set, is called when an append finds that its lane is sealed (see Head.IsSealed). OnSealed must
-	// return at once. Set OnSealed before the first Append.
+	// OnSealed, if set, is called when an append finds that its lane is sealed (see Head.IsSealed).
+	// OnSealed must return at once. Set OnSealed before the first Append.
 	OnSealed func()
 
 	store *Store
@@ -70,12 +72,13 @@ type submission struct {
 	idempotencyRow string // key of its idempotency row (i_); empty = no idempotency key
 	bodyHash       string
 	nonce          string
-	columns        map[string]any // columns of the message's row that have the body and the shown values
-	size           int            // bytes in a transaction, roughly
-	weight         int64          // bytes in memory, roughly
-	used           *atomic.Int64  // Appender.used, which includes weight until sendResult
-	done           chan result
-	isAnswered     bool // sendResult was called
+	// columns of the message's row that have the body and the shown values
+	columns    map[string]any
+	size       int           // bytes in a transaction, roughly
+	weight     int64         // bytes in memory, roughly
+	used       *atomic.Int64 // Appender.used, which includes weight until sendResult
+	done       chan result
+	isAnswered bool // sendResult was called
 
 	followers []*submission // repeats of this submission, which get its result
 }
@@ -90,15 +93,17 @@ func NewAppender(s *Store, log *slog.Logger) *Appender {
 	return &Appender{store: s, log: log, lanes: map[int]*pendingAppends{}}
 }
 
-// Append appends a message to the lane of its key, and returns when the message is durable. If an earlier message has
-// the same ordering key and idempotency key, Append returns the earlier message. If the earlier message had another
-// body, Append returns an Invalid error. An empty idempotencyKey means that there is none. After an Unavailable error
-// the message may have been appended, unless IsNotAppended reports otherwise. If ctx ends before the message's row is
-// sent to storage, there will be no row.
+// Append appends a message to the lane of its key, and returns when the message is durable. If an
+// earlier message has the same ordering key and idempotency key, Append returns the earlier
+// message. If the earlier message had another body, Append returns an Invalid error. An empty
+// idempotencyKey means that there is none. After an Unavailable error the message may have been
+// appended, unless IsNotAppended reports otherwise. If ctx ends before the message's row is sent to
+// storage, there will be no row.
 //
-// The caller makes a process look at the lane: a receiver answers the post first. On a machine with few cores, a
-// delivery that begins before the answer would delay the answer.
-func (a *Appender) Append(ctx context.Context, m weir.Message, idempotencyKey string) (Receipt, error) {
+// The caller makes a process look at the lane: a receiver answers the post first. On a machine with
+// few cores, a delivery that begins before the answer would delay the answer.
+func (a *Appender) Append(ctx context.Context, m weir.Message,
+	idempotencyKey string) (Receipt, error) {
 	sub, known, err := a.newSubmission(ctx, m, idempotencyKey)
 	if sub == nil {
 		return known, err
@@ -107,26 +112,31 @@ func (a *Appender) Append(ctx context.Context, m weir.Message, idempotencyKey st
 	return a.awaitResult(ctx, sub)
 }
 
-// newSubmission returns a submission that can be added to the waiting ones of its lane. If an earlier epoch has the
-// message, or after an error, there is no submission. After an error the message is certainly not appended.
-func (a *Appender) newSubmission(ctx context.Context, m weir.Message, idempotencyKey string) (*submission, Receipt,
-	error) {
+// newSubmission returns a submission that can be added to the waiting ones of its lane. If an
+// earlier epoch has the message, or after an error, there is no submission. After an error the
+// message is certainly not appended.
+func (a *Appender) newSubmission(ctx context.Context, m weir.Message,
+	idempotencyKey string) (*submission, Receipt, error) {
 	if known, found, err := a.store.findRepeat(ctx, m, idempotencyKey); found || err != nil {
 		return nil, known, markNotAppended(err)
 	}
-	sub := &submission{ctx: ctx, message: m, lane: a.store.LaneOf(m.Key), nonce: newNonce(), used: &a.used,
-		done: make(chan result, 1)}
+
+	sub := &submission{ctx: ctx, message: m, lane: a.store.LaneOf(m.Key), nonce: newNonce(),
+		used: &a.used, done: make(chan result, 1)}
 	if err := sub.reserveMemory(); err != nil {
 		return nil, Receipt{}, markNotAppended(err)
 	}
+
 	if err := a.prepareSubmission(ctx, sub, idempotencyKey); err != nil {
 		sub.sendResult(result{err: err})
 		return nil, Receipt{}, markNotAppended(err)
 	}
+
 	return sub, Receipt{}, nil
 }
 
-// awaitResult waits for the result of a submission that was added to the waiting ones, until ctx ends.
+// awaitResult waits for the result of a submission that was added to the waiting ones, until ctx
+// ends.
 func (a *Appender) awaitResult(ctx context.Context, sub *submission) (Receipt, error) {
 	select {
 	case r := <-sub.done:
@@ -134,14 +144,15 @@ func (a *Appender) awaitResult(ctx context.Context, sub *submission) (Receipt, e
 			a.markBody(sub)
 		}
 		return r.receipt, r.err
+
 	case <-ctx.Done():
 		go a.wakeFor(sub)
 		return Receipt{}, errAbandoned(ctx)
 	}
 }
 
-// wakeFor waits for the result of a submission whose caller has given up. It wakes the lane if the message was
-// appended.
+// wakeFor waits for the result of a submission whose caller has given up. It wakes the lane if the
+// message was appended.
 func (a *Appender) wakeFor(sub *submission) {
 	defer panics.Log(a.log, "append: wake")
 	if r := <-sub.done; r.err == nil {
@@ -157,30 +168,34 @@ func (a *Appender) wakeLane(lane int) {
 
 func errAbandoned(ctx context.Context) error {
 	return &weir.Error{Kind: weir.Unavailable, Op: "append",
-		Message: "gave up waiting for storage; the message may have been filed", RetryAfter: time.Second,
-		Err: context.Cause(ctx)}
+		Message:    "gave up waiting for storage; the message may have been filed",
+		RetryAfter: time.Second,
+		Err:        context.Cause(ctx)}
 }
 
-// maxUsedBytes limits the memory of all unanswered submissions. Without this limit, memory would grow with every post
-// if storage hangs.
+// maxUsedBytes limits the memory of all unanswered submissions. Without this limit, memory would
+// grow with every post if storage hangs.
 const maxUsedBytes = 64 << 20
 
 // submissionOverhead is the estimated memory of a submission without its body, in bytes.
 const submissionOverhead = 4 << 10
 
-// reserveMemory reserves memory for the submission. It fails if all unanswered submissions together would need more
-// than maxUsedBytes. It never fails if there is no other unanswered submission.
+// reserveMemory reserves memory for the submission. It fails if all unanswered submissions together
+// would need more than maxUsedBytes. It never fails if there is no other unanswered submission.
 func (sub *submission) reserveMemory() error {
 	sub.weight = int64(len(sub.message.Body)) + submissionOverhead
 	if used := sub.used.Add(sub.weight); used > maxUsedBytes && used > sub.weight {
 		sub.used.Add(-sub.weight)
 		return &weir.Error{Kind: weir.Unavailable, Op: "append",
-			Message: "too many messages wait for storage at the moment; try again", RetryAfter: 5 * time.Second}
+			Message:    "too many messages wait for storage at the moment; try again",
+			RetryAfter: 5 * time.Second}
 	}
+
 	return nil
 }
 
-// sendResult answers the submission. Only the first call has an effect; there are more calls only after a panic.
+// sendResult answers the submission. Only the first call has an effect; there are more calls only
+// after a panic.
 func (sub *submission) sendResult(r result) {
 	if sub.isAnswered {
 		return
@@ -190,29 +205,39 @@ func (sub *submission) sendResult(r result) {
 	sub.done <- r
 }
 
-// prepareSubmission fills in the fields of the submission that do not depend on head. It stores a large body in a blob.
-func (a *Appender) prepareSubmission(ctx context.Context, sub *submission, idempotencyKey string) error {
+// prepareSubmission fills in the fields of the submission that do not depend on head. It stores a
+// large body in a blob.
+func (a *Appender) prepareSubmission(ctx context.Context, sub *submission,
+	idempotencyKey string) error {
 	m := &sub.message
 	if idempotencyKey != "" {
 		bodySum := sha256.Sum256(m.Body)
-		sub.idempotencyRow, sub.bodyHash = idempotencyKeyRow(m.Key, idempotencyKey), hex.EncodeToString(bodySum[:])
+		sub.idempotencyRow, sub.bodyHash = idempotencyKeyRow(m.Key, idempotencyKey),
+			hex.EncodeToString(bodySum[:])
 	}
+
 	var err error
 	sub.columns, err = storeBody(ctx, a.store.Bodies, m.Body,
 		blobName(a.store.Now(), a.store.Partition(sub.lane), sub.nonce), acceptedBody)
 	if err != nil {
 		return APIError("append: store body", err)
 	}
+
 	if shown := packShown(m.Shown); shown != "" {
 		rows.Put(sub.columns, rows.Shown.Is(shown))
 	}
+
 	inline := rows.Body.Of(sub.columns)
-	// Base64 turns 3 bytes into 4. Column names, types and request headers take less than 2 KiB for a row.
-	sub.size = len(inline)*4/3 + 6*(len(m.Key)+len(m.Callback)+len(rows.Shown.Of(sub.columns))) + 2048
+
+	// Base64 turns 3 bytes into 4. Column names, types and request headers take less than 2 KiB for
+	// a row.
+	sub.size = len(inline)*4/3 +
+		6*(len(m.Key)+len(m.Callback)+len(rows.Shown.Of(sub.columns))) + 2048
 	m.Size = len(m.Body)
 	if !m.DueAt.IsZero() {
 		m.DueAt = RoundDueTime(m.DueAt)
 	}
+
 	return nil
 }
 
@@ -227,6 +252,7 @@ func (a *Appender) addToPending(s series) {
 		g = &pendingAppends{}
 		a.lanes[lane] = g
 	}
+
 	g.waiting = append(g.waiting, s)
 	if !g.isFlushing {
 		g.isFlushing = true
@@ -234,7 +260,8 @@ func (a *Appender) addToPending(s series) {
 	}
 }
 
-// flushPending appends the waiting submissions of a lane until none is left. Each transaction takes a group of them.
+// flushPending appends the waiting submissions of a lane until none is left. Each transaction takes
+// a group of them.
 func (a *Appender) flushPending(lane int, g *pendingAppends) {
 	g.busySince = a.store.Now()
 	for {
@@ -242,12 +269,14 @@ func (a *Appender) flushPending(lane int, g *pendingAppends) {
 		if group == nil {
 			return
 		}
+
 		t := &appendTransaction{a: a, lane: lane, pending: g, group: group}
 		err := panics.Catch(func() error { t.appendGroup(); return nil })
 		if err != nil {
 			a.log.Error("append: panic in a transaction", "lane", lane, "err", err)
 			t.refuseAfterPanic(err)
 		}
+
 		a.letOthersWrite(g)
 	}
 }
@@ -255,18 +284,19 @@ func (a *Appender) flushPending(lane int, g *pendingAppends) {
 const (
 	// maxBusyTime is the longest time for which a lane is written without a break.
 	maxBusyTime = 2 * time.Second
-	// breakTransactions is the length of a break, as a multiple of the last transaction's duration. In that time
-	// another process can read head and then write head.
+	// breakTransactions is the length of a break, as a multiple of the last transaction's duration.
+	// In that time another process can read head and then write head.
 	breakTransactions = 2
 	// maxBreak is the longest break. It applies if storage is slow.
 	maxBreak = 500 * time.Millisecond
 )
 
-// letOthersWrite pauses between two transactions, so that other processes can write the lane. A process that writes
-// without a break knows head from its own writes. Another process must read head first, and its write would come too
-// late each time. If another process has written head lately, letOthersWrite pauses after each transaction. If no
-// other process has written head lately, letOthersWrite pauses only after maxBusyTime without a break. If no
-// submission waits, letOthersWrite does not pause.
+// letOthersWrite pauses between two transactions, so that other processes can write the lane. A
+// process that writes without a break knows head from its own writes. Another process must read
+// head first, and its write would come too late each time. If another process has written head
+// lately, letOthersWrite pauses after each transaction. If no other process has written head
+// lately, letOthersWrite pauses only after maxBusyTime without a break. If no submission waits,
+// letOthersWrite does not pause.
 func (a *Appender) letOthersWrite(g *pendingAppends) {
 	a.mu.Lock()
 	waits := len(g.waiting) > 0
@@ -282,8 +312,8 @@ func (a *Appender) letOthersWrite(g *pendingAppends) {
 	}
 }
 
-// takeGroup removes the next series that fit into one transaction, and returns their submissions. If no series waits,
-// takeGroup returns nil.
+// takeGroup removes the next series that fit into one transaction, and returns their submissions.
+// If no series waits, takeGroup returns nil.
 func (a *Appender) takeGroup(g *pendingAppends) (group []*submission) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -293,16 +323,21 @@ func (a *Appender) takeGroup(g *pendingAppends) (group []*submission) {
 		for _, sub := range s {
 			taken.add(sub)
 		}
+
 		if n > 0 && taken.isTooLarge() {
 			break
 		}
+
 		group = append(group, s...)
 		n++
 	}
+
 	if g.waiting = g.waiting[n:]; len(g.waiting) == 0 {
 		g.waiting = nil
 	}
+
 	g.isFlushing = n > 0
+
 	return group
 }
 
@@ -315,16 +350,18 @@ func (a *Appender) takeWaiting(g *pendingAppends) []*submission {
 	return waiting
 }
 
-// markTimeout limits the time for marking a body, because the answer to the caller waits for the mark.
+// markTimeout limits the time for marking a body, because the answer to the caller waits for the
+// mark.
 const markTimeout = time.Second
 
-// markBody marks the blob of a large body as used by a message. An error does no harm: retention removes an unmarked
-// blob only if no row names the blob.
+// markBody marks the blob of a large body as used by a message. An error does no harm: retention
+// removes an unmarked blob only if no row names the blob.
 func (a *Appender) markBody(sub *submission) {
 	name := rows.Blob.Of(sub.columns)
 	if name == "" {
 		return
 	}
+
 	a.wakeLane(sub.message.ID.Lane) // the delivery does not wait for the mark
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(sub.ctx), markTimeout)
 	defer cancel()

@@ -13,14 +13,14 @@ import (
 	"weir/internal/storage"
 )
 
-// newChances returns a function that returns random numbers from 0 to 1. A number depends on seed and on the virtual
-// time, so the order of goroutines does not matter.
+// newChances returns a function that returns random numbers from 0 to 1. A number depends on seed
+// and on the virtual time, so the order of goroutines does not matter.
 func newChances(seed int) func() float64 {
 	return func() float64 { return rand.New(rand.NewPCG(uint64(seed), uint64(time.Now().UnixNano()))).Float64() }
 }
 
-// uneven is a table whose requests take a random time, from least to most. About half of this time passes before
-// storage gets the request.
+// uneven is a table whose requests take a random time, from least to most. About half of this time
+// passes before storage gets the request.
 type uneven struct {
 	storage.Table
 	least, most time.Duration
@@ -44,15 +44,16 @@ func (u uneven) Range(ctx context.Context, q storage.Query) (storage.Page, error
 	return u.Table.Range(ctx, q)
 }
 
-func (u uneven) Transact(ctx context.Context, partition string, ops []storage.Op) ([]storage.ETag, error) {
+func (u uneven) Transact(ctx context.Context, partition string,
+	ops []storage.Op) ([]storage.ETag, error) {
 	u.waitOneWay()
 	defer u.waitOneWay()
 	return u.Table.Transact(ctx, partition, ops)
 }
 
-// Several instances append to one lane at the same time. Sometimes an instance cannot write head, because another
-// instance has changed head meanwhile. Even so, no post is refused, and each post is answered within the bound of the
-// case.
+// Several instances append to one lane at the same time. Sometimes an instance cannot write head,
+// because another instance has changed head meanwhile. Even so, no post is refused, and each post
+// is answered within the bound of the case.
 func TestAppender_SeveralInstancesWriteOneLane(t *testing.T) {
 	const instances, seconds = 4, 10
 	for _, c := range []struct {
@@ -74,7 +75,8 @@ func TestAppender_SeveralInstancesWriteOneLane(t *testing.T) {
 				for i := range instances {
 					store := *b.faultless
 					store.Rand = newChances(i)
-					store.Table = uneven{b.faultless.Table, c.storage, c.storage * 3 / 2, store.Rand}
+					store.Table = uneven{b.faultless.Table, c.storage, c.storage * 3 / 2,
+						store.Rand}
 					a, phase := lane.NewAppender(&store, quiet), rand.New(rand.NewPCG(uint64(i), 1))
 					for n := range c.perSecond * seconds {
 						at := time.Duration((float64(n) +
@@ -91,8 +93,10 @@ func TestAppender_SeveralInstancesWriteOneLane(t *testing.T) {
 						})
 					}
 				}
+
 				posts.Wait()
 				slices.Sort(took)
+
 				if slowest := took[len(took)-1]; len(refused) != 0 || slowest > c.bound {
 					t.Errorf("%d of %d posts refused, such as %v; p50 %s, slowest %s, want 0 and %s at most",
 						len(refused), len(took), slices.Concat(refused,

@@ -25,9 +25,10 @@ type answers struct {
 	slowest           time.Duration
 }
 
-// appendInBackground appends a message in a goroutine. The goroutine gives up after the duration in "patience".
-func (c *answers) appendInBackground(ctx context.Context, a *lane.Appender, patience time.Duration, m weir.Message,
-	idempotencyKey string) {
+// appendInBackground appends a message in a goroutine. The goroutine gives up after the duration in
+// "patience".
+func (c *answers) appendInBackground(ctx context.Context, a *lane.Appender, patience time.Duration,
+	m weir.Message, idempotencyKey string) {
 	c.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
@@ -36,6 +37,7 @@ func (c *answers) appendInBackground(ctx context.Context, a *lane.Appender, pati
 		c.mu.Lock()
 		c.slowest = max(c.slowest, time.Since(began))
 		c.mu.Unlock()
+
 		if err == nil {
 			c.accepted.Add(1)
 		} else {
@@ -65,49 +67,65 @@ func TestAppender_StorageHangs(t *testing.T) {
 		simulate(t, func(t *testing.T, b *bench) {
 			a, c := b.newLimitedAppender(), &answers{}
 			b.faults.Once(isAppend, storagetest.Fault{Kind: storagetest.Hang})
+
 			for i := range 300 { // 30 per second
-				c.appendInBackground(t.Context(), a, time.Minute, newMessage(fmt.Sprint(i), "x"), "")
+				c.appendInBackground(t.Context(), a, time.Minute,
+					newMessage(fmt.Sprint(i), "x"), "")
 				time.Sleep(time.Second / 30)
 			}
+
 			c.Wait()
+
 			if c.refused.Load() != 0 || c.slowest > 6*time.Second || len(b.readWholeLog()) != 300 {
-				t.Errorf("%d refused, slowest %s, %d in the log, want 0, 6s at most and 300", c.refused.Load(),
-					c.slowest, len(b.readWholeLog()))
+				t.Errorf("%d refused, slowest %s, %d in the log, want 0, 6s at most and 300",
+					c.refused.Load(), c.slowest, len(b.readWholeLog()))
 			}
 		})
 	})
+
 	for _, op := range []string{"Transact", "Range"} {
 		t.Run("AllPostsAreAnsweredWhileCallsHangOf"+op, func(t *testing.T) {
 			simulate(t, func(t *testing.T, b *bench) {
 				a, c := b.newLimitedAppender(), &answers{}
 				b.hangAll(op)
+
 				for i := range 1500 { // 50 per second for half a minute
-					c.appendInBackground(t.Context(), a, time.Hour, newMessage(fmt.Sprint(i), "x"), "")
+					c.appendInBackground(t.Context(), a, time.Hour,
+						newMessage(fmt.Sprint(i), "x"), "")
 					time.Sleep(time.Second / 50)
 				}
+
 				c.Wait()
+
 				if c.slowest > 10*time.Second || c.accepted.Load() != 0 {
-					t.Errorf("slowest answer %s, %d accepted, want 10s at most and 0", c.slowest, c.accepted.Load())
+					t.Errorf("slowest answer %s, %d accepted, want 10s at most and 0", c.slowest,
+						c.accepted.Load())
 				}
 			})
 		})
 	}
+
 	t.Run("TheMemoryOfWaitingPostsIsBounded", func(t *testing.T) {
 		simulate(t, func(t *testing.T, b *bench) {
 			a, c := lane.NewAppender(b.store, quiet), &answers{}
 			b.hangAll("Range")
+
 			for i := range 200 {
 				c.appendInBackground(t.Context(), a, time.Minute,
 					newMessage(fmt.Sprint(i), string(make([]byte, 1<<20))), "")
 			}
+
 			synctest.Wait()
 			if got := c.refused.Load(); got < 130 || got > 140 {
 				t.Errorf("%d of 200 posts of 1 MiB were refused at once, want 136 or so: 64 MiB may wait", got)
 			}
+
 			b.faults.Set(nil)
 			c.Wait()
 			c = &answers{}
-			c.appendInBackground(t.Context(), a, time.Minute, newMessage("a", string(make([]byte, 65<<20))), "")
+			c.appendInBackground(t.Context(), a, time.Minute,
+				newMessage("a", string(make([]byte, 65<<20))), "")
+
 			if c.Wait(); c.accepted.Load() != 1 {
 				t.Errorf("accepted %d messages larger than the bound, want 1, because no other post waits",
 					c.accepted.Load())
@@ -116,7 +134,8 @@ func TestAppender_StorageHangs(t *testing.T) {
 	})
 }
 
-// If the caller gives up before a transaction with the message is sent, the message is not appended.
+// If the caller gives up before a transaction with the message is sent, the message is not
+// appended.
 func TestAppender_GivenUp(t *testing.T) {
 	t.Run("WhileStorageIsAway", func(t *testing.T) {
 		simulate(t, func(t *testing.T, b *bench) {
@@ -127,20 +146,26 @@ func TestAppender_GivenUp(t *testing.T) {
 				}
 				return storagetest.Fault{}
 			})
+
 			for i := range 65 * 50 { // 50 per second; storage works again after a minute
 				if i == 60*50 {
 					b.faults.Set(nil)
 				}
-				c.appendInBackground(t.Context(), a, 10*time.Second, newMessage(fmt.Sprint(i), "x"), "")
+				c.appendInBackground(t.Context(), a, 10*time.Second,
+					newMessage(fmt.Sprint(i), "x"), "")
 				time.Sleep(time.Second / 50)
 			}
+
 			c.Wait()
 			time.Sleep(10 * time.Minute)
+
 			if got, want := int64(b.countAppended()), c.accepted.Load(); got != want || want < 240 {
-				t.Errorf("%d are in the log, want the %d that were accepted, and at least 240", got, want)
+				t.Errorf("%d are in the log, want the %d that were accepted, and at least 240", got,
+					want)
 			}
 		})
 	})
+
 	t.Run("BeforeTheTransactionOfTheGroup", func(t *testing.T) {
 		simulate(t, func(t *testing.T, b *bench) {
 			a, c := lane.NewAppender(b.store, quiet), &answers{}
@@ -155,6 +180,7 @@ func TestAppender_GivenUp(t *testing.T) {
 			}
 		})
 	})
+
 	t.Run("ARepeatThatIsAwaitedIsFiled", func(t *testing.T) {
 		simulate(t, func(t *testing.T, b *bench) {
 			a, c := lane.NewAppender(b.store, quiet), &answers{}
@@ -164,14 +190,19 @@ func TestAppender_GivenUp(t *testing.T) {
 				"") // this message waits for head, and the next messages wait for this one
 			synctest.Wait()
 			b.faults.Once(isAppend, storagetest.Fault{Kind: storagetest.FailBefore})
+
 			for i := range 5 {
-				c.appendInBackground(t.Context(), a, time.Duration(1+i)*20*time.Millisecond, newMessage("a", "x"), "k")
+				c.appendInBackground(t.Context(), a, time.Duration(1+i)*20*time.Millisecond,
+					newMessage("a", "x"), "k")
 				synctest.Wait()
 			}
+
 			c.appendInBackground(t.Context(), a, time.Minute, newMessage("a", "x"), "k")
 			c.Wait()
+
 			if c.accepted.Load() != 2 || b.countAppended() != 2 {
-				t.Errorf("%d accepted, %d in the log, want 2 and 2", c.accepted.Load(), b.countAppended())
+				t.Errorf("%d accepted, %d in the log, want 2 and 2", c.accepted.Load(),
+					b.countAppended())
 			}
 		})
 	})
@@ -189,7 +220,8 @@ func (b *bench) countAppended() int {
 // nameless is a table whose errors do not name the failed operation.
 type nameless struct{ storage.Table }
 
-func (n nameless) Transact(ctx context.Context, p string, ops []storage.Op) ([]storage.ETag, error) {
+func (n nameless) Transact(ctx context.Context, p string,
+	ops []storage.Op) ([]storage.ETag, error) {
 	tags, err := n.Table.Transact(ctx, p, ops)
 	var e *storage.Error
 	if errors.As(err, &e) {
@@ -208,6 +240,7 @@ func TestAppender_HeadMovedAndStorageNamesNoOperation(t *testing.T) {
 				t.Errorf("append %d: err = %v, want none", i, err)
 			}
 		}
+
 		if got := len(b.readWholeLog()); got != 6 {
 			t.Errorf("%d in the log, want 6", got)
 		}

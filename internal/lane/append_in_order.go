@@ -33,6 +33,7 @@ func (s *transactionSize) add(sub *submission) {
 	if !sub.message.DueAt.IsZero() {
 		s.ops++
 	}
+
 	if sub.idempotencyRow != "" {
 		s.ops++
 	}
@@ -53,7 +54,9 @@ type orderedDraft struct {
 
 // hasFailed reports whether a repeated call may append the message. Until then, no later message of
 // its lane may be appended. The only error that refuses a message for good is that of errOtherBody.
-func (d *orderedDraft) hasFailed() bool { return d.err != nil && weir.KindOf(d.err) != weir.Invalid }
+func (d *orderedDraft) hasFailed() bool {
+	return d.err != nil && weir.KindOf(d.err) != weir.Invalid
+}
 
 // AppendInOrder appends messages as Append does, with few transactions, and returns a
 // receipt or an error for each. A message is appended only if each earlier message of the same lane
@@ -65,6 +68,7 @@ func (a *Appender) AppendInOrder(ctx context.Context, drafts []Draft) ([]Receipt
 	for i := range ordered {
 		ordered[i] = &orderedDraft{}
 	}
+
 	runAtOnce(ordered, func(i int, d *orderedDraft) (err error) {
 		d.sub, d.receipt, err = a.newSubmission(ctx, drafts[i].Message, drafts[i].IdempotencyKey)
 		return err
@@ -75,10 +79,12 @@ func (a *Appender) AppendInOrder(ctx context.Context, drafts []Draft) ([]Receipt
 		lane := a.store.LaneOf(drafts[i].Message.Key)
 		byLane[lane] = append(byLane[lane], d)
 	}
+
 	var lanes errgroup.Group
 	for _, ofLane := range byLane {
 		lanes.Go(panics.Guard(func() error { a.appendLane(ctx, ofLane); return nil }))
 	}
+
 	if err := lanes.Wait(); err != nil {
 		return make([]Receipt, len(drafts)), slices.Repeat([]error{err}, len(drafts))
 	}
@@ -87,6 +93,7 @@ func (a *Appender) AppendInOrder(ctx context.Context, drafts []Draft) ([]Receipt
 	for i, d := range ordered {
 		receipts[i], errs[i] = d.receipt, d.err
 	}
+
 	return receipts, errs
 }
 
@@ -104,10 +111,12 @@ func (a *Appender) appendLane(ctx context.Context, drafts []*orderedDraft) {
 	for len(drafts) > 0 {
 		n := countNext(drafts)
 		a.appendSeries(ctx, drafts[:n])
+
 		if slices.ContainsFunc(drafts[:n], (*orderedDraft).hasFailed) {
 			refuseBehind(drafts[n:])
 			return
 		}
+
 		drafts = drafts[n:]
 	}
 }
@@ -120,13 +129,16 @@ func countNext(drafts []*orderedDraft) int {
 		if d.hasFailed() {
 			return i + 1
 		}
+
 		if d.sub != nil {
 			size.add(d.sub)
 		}
+
 		if i > 0 && size.isTooLarge() {
 			return i
 		}
 	}
+
 	return len(drafts)
 }
 
@@ -138,6 +150,7 @@ func (a *Appender) appendSeries(ctx context.Context, drafts []*orderedDraft) {
 			s = append(s, d.sub)
 		}
 	}
+
 	if len(s) == 0 {
 		return
 	}
@@ -158,8 +171,10 @@ func refuseBehind(drafts []*orderedDraft) {
 		if d.sub == nil {
 			continue
 		}
+
 		d.err = markNotAppended(&weir.Error{Kind: weir.Unavailable, Op: "append",
-			Message: "an earlier message of the lane could not be appended; try again", RetryAfter: time.Second})
+			Message:    "an earlier message of the lane could not be appended; try again",
+			RetryAfter: time.Second})
 		d.sub.sendResult(result{err: d.err}) // it frees the memory
 	}
 }

@@ -34,6 +34,7 @@ func (b *bench) bodiesInLog() (bodies []string) {
 		}
 		bodies = append(bodies, string(e.Message.Body))
 	}
+
 	return bodies
 }
 
@@ -44,6 +45,7 @@ func (b *bench) wantPrefix(n int) {
 	for i := range n {
 		want = append(want, fmt.Sprint(i))
 	}
+
 	if got := b.bodiesInLog(); !slices.Equal(got, want) {
 		b.t.Errorf("the log has %d messages %.200v, want %d in order", len(got), got, n)
 	}
@@ -56,6 +58,7 @@ func (b *bench) wantSomePrefix() {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	for i, e := range entries {
 		if err := b.faultless.LoadBody(b.t.Context(), e); err != nil {
 			b.t.Fatal(err)
@@ -75,19 +78,22 @@ func (b *bench) countAppends() *int {
 		}
 		return storagetest.Fault{}
 	})
+
 	return n
 }
 
 func TestAppender_AppendInOrder_TakesFewTransactions(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		sent := b.countAppends()
-		receipts, errs := lane.NewAppender(b.store, quiet).AppendInOrder(t.Context(), newDrafts("a", 100))
+		receipts, errs := lane.NewAppender(b.store, quiet).AppendInOrder(t.Context(),
+			newDrafts("a", 100))
 		for i := range errs {
 			if errs[i] != nil || receipts[i].Duplicate || receipts[i].Message.ID.Seq != int64(i+1) {
-				t.Errorf("message %d: got %+v, %v, want a new message with the number %d", i, receipts[i], errs[i],
-					i+1)
+				t.Errorf("message %d: got %+v, %v, want a new message with the number %d", i,
+					receipts[i], errs[i], i+1)
 			}
 		}
+
 		if b.wantPrefix(100); *sent != 3 {
 			t.Errorf("got %d transactions, want 3, because 49 messages fit into one", *sent)
 		}
@@ -102,9 +108,11 @@ func TestAppender_AppendInOrder_KnowsRepeats(t *testing.T) {
 		for i := range drafts {
 			if isKnown := i < 20; errs[i] != nil || again[i].Duplicate != isKnown ||
 				isKnown && again[i].Message.ID != first[i].Message.ID {
-				t.Errorf("message %d: got %+v, %v, want a duplicate if it is below 20", i, again[i], errs[i])
+				t.Errorf("message %d: got %+v, %v, want a duplicate if it is below 20", i,
+					again[i], errs[i])
 			}
 		}
+
 		b.wantPrefix(30)
 	})
 }
@@ -122,6 +130,7 @@ func TestAppender_AppendInOrder_StopsAtAFailure(t *testing.T) {
 			return isAppend(c) && n == 0
 		}
 	}
+
 	nthBody := func(c storagetest.Call) bool { return c.Op == "Put" }
 	for name, c := range map[string]struct {
 		fails func(storagetest.Call) bool
@@ -143,14 +152,17 @@ func TestAppender_AppendInOrder_StopsAtAFailure(t *testing.T) {
 					}
 					drafts[c.large].Message.Body = noise
 				}
+
 				b.faults.Once(c.fails, permanent)
 				_, errs := a.AppendInOrder(t.Context(), drafts)
 				if b.wantPrefix(c.want); errs[c.want] == nil {
 					t.Errorf("message %d: got no error, want one", c.want)
 				}
+
 				for i := c.want + 49; i < 100; i++ {
 					if !lane.IsNotAppended(errs[i]) || weir.KindOf(errs[i]) != weir.Unavailable {
-						t.Errorf("message %d: got %v, want Unavailable, and not appended", i, errs[i])
+						t.Errorf("message %d: got %v, want Unavailable, and not appended",
+							i, errs[i])
 					}
 				}
 
@@ -172,12 +184,15 @@ func TestAppender_AppendInOrder_LeavesOutARefusedMessage(t *testing.T) {
 		if _, err := a.Append(t.Context(), newMessage("a", "other"), "part 1"); err != nil {
 			t.Fatal(err)
 		}
+
 		_, errs := a.AppendInOrder(t.Context(), newDrafts("a", 60))
 		for i, err := range errs {
-			if isRefused := weir.KindOf(err) == weir.Invalid; isRefused != (i == 1) || err != nil && i != 1 {
+			if isRefused := weir.KindOf(err) == weir.Invalid; isRefused != (i == 1) ||
+				err != nil && i != 1 {
 				t.Errorf("message %d: got %v, want only message 1 refused", i, err)
 			}
 		}
+
 		got := b.bodiesInLog()
 		if want := append([]string{"other"}, withoutOne(60)...); !slices.Equal(got, want) {
 			t.Errorf("the log has %v, want %v", got, want)
@@ -206,8 +221,10 @@ func TestAppender_AppendInOrder_SealedLane(t *testing.T) {
 				}
 			}
 		}
+
 		_, errs := a.AppendInOrder(t.Context(), newDrafts("a", 60))
-		if b.wantPrefix(49); errs[48] != nil || !lane.IsNotAppended(errs[49]) || !lane.IsNotAppended(errs[59]) {
+		if b.wantPrefix(49); errs[48] != nil || !lane.IsNotAppended(errs[49]) ||
+			!lane.IsNotAppended(errs[59]) {
 			t.Errorf("got %v, want only the first 49 appended", errs)
 		}
 	})
@@ -221,20 +238,24 @@ func TestAppender_AppendInOrder_HoldsUpNoPost(t *testing.T) {
 		a := lane.NewAppender(b.store, quiet)
 		var calls sync.WaitGroup
 		calls.Go(func() {
-			if _, errs := a.AppendInOrder(t.Context(), newDrafts("a", 400)); slices.ContainsFunc(errs, isError) {
+			if _, errs := a.AppendInOrder(t.Context(), newDrafts("a", 400)); slices.ContainsFunc(
+				errs, isError) {
 				t.Errorf("series: %v", errs)
 			}
 		})
+
 		for i := range 20 {
 			time.Sleep(400 * time.Millisecond)
 			calls.Go(func() {
 				began := time.Now()
 				_, err := a.Append(t.Context(), newMessage("b", "x"), fmt.Sprint("post ", i))
 				if took := time.Since(began); err != nil || took > 4*time.Second {
-					t.Errorf("post %d: took %s, %v; want at most three transactions and a break", i, took, err)
+					t.Errorf("post %d: took %s, %v; want at most three transactions and a break",
+						i, took, err)
 				}
 			})
 		}
+
 		calls.Wait()
 		if got := len(b.readWholeLog()); got != 420 {
 			t.Errorf("got %d messages, want 420", got)
@@ -250,9 +271,11 @@ func TestAppender_AppendInOrder_FreesMemory(t *testing.T) {
 		for i := range drafts {
 			drafts[i].Message.Body = make([]byte, 1<<20)
 		}
+
 		if _, errs := a.AppendInOrder(t.Context(), drafts); !slices.ContainsFunc(errs, isError) {
 			t.Error("got no error, want some, because 64 MiB may be in use")
 		}
+
 		if _, err := a.Append(t.Context(), newMessage("b", string(make([]byte, 60<<20))), ""); err != nil {
 			t.Errorf("a large post afterwards: got %v, want no error", err)
 		}
@@ -260,8 +283,8 @@ func TestAppender_AppendInOrder_FreesMemory(t *testing.T) {
 }
 
 // Storage fails in many ways, and other processes append to the same lane and repeat the same call.
-// At each moment the log has a prefix of the messages. In the end storage is healthy, and the log has all messages,
-// each once.
+// At each moment the log has a prefix of the messages. In the end storage is healthy, and the log
+// has all messages, each once.
 func TestAppender_AppendInOrder_AtRandom(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -278,17 +301,23 @@ func appendAtRandom(t *testing.T, b *bench, seed uint64) {
 		defer mu.Unlock()
 		return dice.IntN(n)
 	}
-	kinds := []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter, storagetest.Late}
+
+	kinds := []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter,
+		storagetest.Late}
 	b.faults.Set(func(c storagetest.Call) storagetest.Fault {
 		chance := 1 // of the reads, of which a call makes two for each message that is known
 		if c.Op == "Transact" {
 			chance = 20
 		}
+
 		if draw(100) >= chance {
 			return storagetest.Fault{}
 		}
-		return storagetest.Fault{Kind: kinds[draw(3)], Delay: time.Duration(draw(3000)) * time.Millisecond}
+
+		return storagetest.Fault{Kind: kinds[draw(3)],
+			Delay: time.Duration(draw(3000)) * time.Millisecond}
 	})
+
 	drafts := newDrafts("a", 30+draw(120))
 	for i := range drafts {
 		if draw(4) == 0 {
@@ -307,17 +336,21 @@ func appendAtRandom(t *testing.T, b *bench, seed uint64) {
 				if call == 150 {
 					b.faults.Set(nil)
 				}
+
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				_, errs := a.AppendInOrder(ctx, drafts)
 				if cancel(); !slices.ContainsFunc(errs, isError) {
 					return
 				}
+
 				b.wantSomePrefix()
 				time.Sleep(time.Second)
 			}
+
 			t.Error("got no success in 200 calls, want one")
 		})
 	}
+
 	calls.Wait()
 	b.faults.Wait()
 	b.wantPrefix(len(drafts))

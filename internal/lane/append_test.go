@@ -38,29 +38,34 @@ func simulate(t *testing.T, f func(t *testing.T, b *bench)) {
 	t.Helper()
 	lanetest.Simulate(t, func(t *testing.T) {
 		l, faults := lanetest.New(t, 1), storagetest.NewFaults()
-		f(t, &bench{t: t, account: l.Account, faults: faults, store: l.FaultyStore(faults), faultless: l.Store})
+		f(t, &bench{t: t, account: l.Account, faults: faults, store: l.FaultyStore(faults),
+			faultless: l.Store})
 	})
 }
 
 func newMessage(key, body string) weir.Message {
-	return weir.Message{Contract: "article", Key: key, ContentType: "application/xml", Body: []byte(body)}
+	return weir.Message{Contract: "article", Key: key, ContentType: "application/xml",
+		Body: []byte(body)}
 }
 
-// readWholeLog reads the log, which must have at most 1000 messages. It checks that head counts the same number of
-// messages.
+// readWholeLog reads the log, which must have at most 1000 messages. It checks that head counts the
+// same number of messages.
 func (b *bench) readWholeLog() []*lane.Entry {
 	b.t.Helper()
 	entries, err := b.faultless.ReadLog(b.t.Context(), 0, 1, 1000)
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	c, err := b.faultless.ReadControl(b.t.Context(), 0)
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	if int64(len(entries)) != c.Head.Next-1 {
 		b.t.Errorf("got %d messages in the log, want the %d of head", len(entries), c.Head.Next-1)
 	}
+
 	return entries
 }
 
@@ -85,8 +90,10 @@ func TestAppender_Append_TheTransactionArrivesAfterItWasSentAgain(t *testing.T) 
 		b.faults.Once(isAppend, storagetest.Fault{Kind: storagetest.Late, Delay: time.Second})
 		r, err := lane.NewAppender(b.store, quiet).Append(t.Context(), newMessage("a", "x"), "")
 		b.faults.Wait()
+
 		if err != nil || r.Message.ID.Seq != 1 || len(b.readWholeLog()) != 1 {
-			t.Errorf("%+v %v, %d in the log, want Seq 1, 1 in the log and no error", r, err, len(b.readWholeLog()))
+			t.Errorf("%+v %v, %d in the log, want Seq 1, 1 in the log and no error", r, err,
+				len(b.readWholeLog()))
 		}
 	})
 }
@@ -96,9 +103,10 @@ func TestAppender_Append_TheTransactionArrivesBeforeItIsSentAgain(t *testing.T) 
 		b.faults.Once(isAppend, storagetest.Fault{Kind: storagetest.Late, Delay: time.Millisecond})
 		r, err := lane.NewAppender(b.store, quiet).Append(t.Context(), newMessage("a", "x"), "k")
 		b.faults.Wait()
+
 		if err != nil || r.Duplicate || len(b.readWholeLog()) != 1 {
-			t.Errorf("%+v %v, %d in the log, want Duplicate false, 1 in the log and no error", r, err,
-				len(b.readWholeLog()))
+			t.Errorf("%+v %v, %d in the log, want Duplicate false, 1 in the log and no error", r,
+				err, len(b.readWholeLog()))
 		}
 	})
 }
@@ -106,19 +114,23 @@ func TestAppender_Append_TheTransactionArrivesBeforeItIsSentAgain(t *testing.T) 
 func TestAppender_Append_AnotherReceiverWritesBeforeTheTransactionArrives(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		other := lane.NewAppender(b.faultless, quiet)
-		b.faults.Once(isAppend, storagetest.Fault{Kind: storagetest.Late, Delay: 50 * time.Millisecond})
+		b.faults.Once(isAppend,
+			storagetest.Fault{Kind: storagetest.Late, Delay: 50 * time.Millisecond})
 		done := make(chan lane.Receipt)
 		go func() {
-			r, err := lane.NewAppender(b.store, quiet).Append(t.Context(), newMessage("a", "mine"), "")
+			r, err := lane.NewAppender(b.store, quiet).Append(t.Context(),
+				newMessage("a", "mine"), "")
 			if err != nil {
 				t.Error(err)
 			}
 			done <- r
 		}()
+
 		time.Sleep(20 * time.Millisecond)
 		if _, err := other.Append(t.Context(), newMessage("a", "other"), ""); err != nil {
 			t.Error(err)
 		}
+
 		r := <-done
 		b.faults.Wait()
 		if r.Message.ID.Seq != 2 || len(b.readWholeLog()) != 2 {
@@ -141,17 +153,20 @@ func TestAppender_Append_ManyReceiversOnOneHead(t *testing.T) {
 					if err != nil {
 						t.Error(err)
 					}
+
 					mu.Lock()
 					defer mu.Unlock()
 					seqs = append(seqs, r.Message.ID.Seq)
 				})
 			}
 		}
+
 		wg.Wait()
 		slices.Sort(seqs)
+
 		if len(slices.Compact(seqs)) != 200 || len(b.readWholeLog()) != 200 {
-			t.Errorf("%d different numbers, %d in the log, want 200 and 200 in the log", len(slices.Compact(seqs)),
-				len(b.readWholeLog()))
+			t.Errorf("%d different numbers, %d in the log, want 200 and 200 in the log",
+				len(slices.Compact(seqs)), len(b.readWholeLog()))
 		}
 	})
 }
@@ -170,15 +185,19 @@ func TestAppender_Append_MessagesGatherWhileATransactionIsInFlight(t *testing.T)
 					t.Error(err)
 				}
 			})
+
 			if i == 0 {
 				synctest.Wait()
 			}
 		}
+
 		synctest.Wait()
 		close(hold)
 		wg.Wait()
+
 		if transactions != 2 || len(b.readWholeLog()) != 51 {
-			t.Errorf("%d transactions for %d messages, want 2 and 51 in the log", transactions, len(b.readWholeLog()))
+			t.Errorf("%d transactions for %d messages, want 2 and 51 in the log", transactions,
+				len(b.readWholeLog()))
 		}
 	})
 }
@@ -190,7 +209,8 @@ func TestAppender_Append_StorageAwayIsUnavailableWithin11s(t *testing.T) {
 			began := time.Now()
 			_, err := lane.NewAppender(b.store, quiet).Append(t.Context(), newMessage("a", "x"), "")
 			if weir.KindOf(err) != weir.Unavailable || time.Since(began) > 11*time.Second {
-				t.Errorf("%v after %s, want an error of kind Unavailable and at most 11s", err, time.Since(began))
+				t.Errorf("%v after %s, want an error of kind Unavailable and at most 11s", err,
+					time.Since(began))
 			}
 		}
 	})
@@ -202,10 +222,12 @@ func TestAppender_Append_TheCallerLeaves(t *testing.T) {
 		b.faults.Once(isAppend, storagetest.Fault{Kind: storagetest.Hang})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
+
 		if _, err := lane.NewAppender(b.store, quiet).Append(ctx, newMessage("a", "x"),
 			""); weir.KindOf(err) != weir.Unavailable {
 			t.Errorf("got %v, want an error of kind Unavailable", err)
 		}
+
 		time.Sleep(time.Minute)
 	})
 }
@@ -218,7 +240,8 @@ type slowTable struct {
 	once  sync.Once
 }
 
-func (s *slowTable) Transact(ctx context.Context, p string, ops []storage.Op) ([]storage.ETag, error) {
+func (s *slowTable) Transact(ctx context.Context, p string,
+	ops []storage.Op) ([]storage.ETag, error) {
 	s.once.Do(func() { <-s.hold })
 	*s.count++
 	return s.Table.Transact(ctx, p, ops)
@@ -238,6 +261,7 @@ func TestAppender_Idempotency(t *testing.T) {
 						t.Error(err)
 						return
 					}
+
 					mu.Lock()
 					defer mu.Unlock()
 					ids[r.Message.ID.String()] = true
@@ -246,13 +270,16 @@ func TestAppender_Idempotency(t *testing.T) {
 					}
 				})
 			}
+
 			wg.Wait()
+
 			if fresh != 1 || len(ids) != 1 || len(b.readWholeLog()) != 1 {
-				t.Errorf("%d fresh, %d ids, %d in the log, want 1, 1 id and 1 in the log", fresh, len(ids),
-					len(b.readWholeLog()))
+				t.Errorf("%d fresh, %d ids, %d in the log, want 1, 1 id and 1 in the log",
+					fresh, len(ids), len(b.readWholeLog()))
 			}
 		})
 	})
+
 	t.Run("ALaterRepeatAndTheScopeOfTheKey", func(t *testing.T) {
 		simulate(t, func(t *testing.T, b *bench) {
 			a := lane.NewAppender(b.store, quiet)
@@ -260,6 +287,7 @@ func TestAppender_Idempotency(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			for _, c := range []struct {
 				m         weir.Message
 				duplicate bool
@@ -271,15 +299,18 @@ func TestAppender_Idempotency(t *testing.T) {
 					r.Duplicate != c.duplicate {
 					t.Errorf("got %+v, %v, want %+v", r, err, c)
 				}
+
 				if c.duplicate && r.Message.ID != first.Message.ID {
 					t.Errorf("a duplicate has the id %v, want %v", r.Message.ID, first.Message.ID)
 				}
 			}
+
 			if len(b.readWholeLog()) != 2 {
 				t.Errorf("%d in the log, want 2", len(b.readWholeLog()))
 			}
 		})
 	})
+
 	t.Run("RepeatsAndNewMessagesAtTheSameTime", func(t *testing.T) {
 		simulate(t, func(t *testing.T, b *bench) {
 			a := lane.NewAppender(b.store, quiet)
@@ -288,15 +319,18 @@ func TestAppender_Idempotency(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			var wg sync.WaitGroup
 			var mu sync.Mutex
 			duplicates := 0
 			for i := range 240 {
 				wg.Go(func() {
-					r, err := a.Append(t.Context(), newMessage("a", fmt.Sprint(i)), fmt.Sprint("k", i))
+					r, err := a.Append(t.Context(), newMessage("a", fmt.Sprint(i)),
+						fmt.Sprint("k", i))
 					if err != nil {
 						t.Error(err)
 					}
+
 					mu.Lock()
 					defer mu.Unlock()
 					if r.Duplicate {
@@ -304,7 +338,9 @@ func TestAppender_Idempotency(t *testing.T) {
 					}
 				})
 			}
+
 			wg.Wait()
+
 			if duplicates != 120 || len(b.readWholeLog()) != 240 {
 				t.Errorf("%d duplicates, %d in the log, want 120 and 240 in the log", duplicates,
 					len(b.readWholeLog()))
@@ -326,6 +362,7 @@ func TestAppender_Bodies(t *testing.T) {
 			source.Read(body)
 			bodies = append(bodies, body)
 		}
+
 		for i, body := range bodies {
 			wg.Go(func() {
 				r, err := a.Append(t.Context(), newMessage(fmt.Sprint(i), string(body)), "")
@@ -333,16 +370,19 @@ func TestAppender_Bodies(t *testing.T) {
 					t.Error(err)
 					return
 				}
+
 				e, err := b.faultless.ReadMessage(t.Context(), 0, r.Message.ID.Seq)
 				if err == nil {
 					err = b.faultless.LoadBody(t.Context(), e)
 				}
+
 				if err != nil || !bytes.Equal(e.Message.Body, body) || e.Message.Size != len(body) {
 					t.Errorf("body %d: %d bytes came back as %d, %v, want Body %q, Size %v and no error", i,
 						len(body), len(e.Message.Body), err, body, len(body))
 				}
 			})
 		}
+
 		wg.Wait()
 		page, err := b.account.Blobs().List(t.Context(), "", "")
 		if err != nil || len(page.Infos) != 1 || !page.Infos[0].Marked {

@@ -21,17 +21,21 @@ func BenchmarkAppend(b *testing.B) {
 		}
 		return s
 	}
+
 	b.Run("bare", func(b *testing.B) {
 		s := open(b)
 		for i := 0; b.Loop(); i++ {
 			_, err := s.Table.Transact(b.Context(), "bare",
-				[]storage.Op{{Kind: storage.Upsert, Key: "!head", Values: map[string]any{"Next": int64(i)}},
-					{Kind: storage.Insert, Key: fmt.Sprint("m_", i), Values: map[string]any{"Body": []byte("<a/>")}}})
+				[]storage.Op{{Kind: storage.Upsert, Key: "!head",
+					Values: map[string]any{"Next": int64(i)}},
+					{Kind: storage.Insert, Key: fmt.Sprint("m_", i),
+						Values: map[string]any{"Body": []byte("<a/>")}}})
 			if err != nil {
 				b.Fatal(err)
 			}
 		}
 	})
+
 	b.Run("append", func(b *testing.B) {
 		a := lane.NewAppender(open(b), quiet)
 		for i := 0; b.Loop(); i++ {
@@ -40,6 +44,7 @@ func BenchmarkAppend(b *testing.B) {
 			}
 		}
 	})
+
 	b.Run("gathered", func(b *testing.B) {
 		a := lane.NewAppender(open(b), quiet)
 		var n atomic.Int64

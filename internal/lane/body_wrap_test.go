@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Bodies of every size that is stored without compression have the bytes that a flate.Writer writes,
-// so all releases read and write the same.
+// Bodies of every size that is stored without compression have the bytes that a flate.Writer
+// writes, so all releases read and write the same.
 func TestWrapBytes(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
@@ -24,6 +24,7 @@ func TestWrapBytes(t *testing.T) {
 		if _, err := w.Write(data); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -32,11 +33,14 @@ func TestWrapBytes(t *testing.T) {
 		if !bytes.Equal(got, b.Bytes()) {
 			t.Fatalf("%d bytes: got %.20x, want %.20x", n, got, b.Bytes())
 		}
+
 		if read, err := decompressBytes(got); err != nil || !bytes.Equal(read, data) {
 			t.Fatalf("%d bytes: got %.20q, %v, want %.20q and no error", n, read, err, data)
 		}
+
 		if read, isWrapped := unwrapBytes(got); isWrapped != (n > 0) || !bytes.Equal(read, data) {
-			t.Fatalf("%d bytes: got %.20q, wrapped: %v, want %.20q and %v", n, read, isWrapped, data, n > 0)
+			t.Fatalf("%d bytes: got %.20q, wrapped: %v, want %.20q and %v", n, read, isWrapped,
+				data, n > 0)
 		}
 	}
 }
@@ -50,6 +54,7 @@ func TestUnwrapBytes_LeavesOtherBytes(t *testing.T) {
 		if i >= blockHeader && i < len(packed)-blockHeader {
 			continue // the data
 		}
+
 		changed := bytes.Clone(packed)
 		changed[i] ^= 0x10
 		if got, isWrapped := unwrapBytes(changed); isWrapped {
@@ -78,9 +83,12 @@ func TestCompressBytes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if isCompressed := len(packed) < n; isCompressed != (n > storedLimit) {
-				t.Errorf("got %d bytes, compressed: %v, want %v", len(packed), isCompressed, n > storedLimit)
+				t.Errorf("got %d bytes, compressed: %v, want %v", len(packed), isCompressed,
+					n > storedLimit)
 			}
+
 			if read, err := decompressBytes(packed); err != nil || !bytes.Equal(read, data) {
 				t.Errorf("got %d bytes back, %v, want %d and no error", len(read), err, n)
 			}

@@ -13,8 +13,9 @@ type Brake struct {
 	CMSStatus   int       `json:"cmsStatus,omitempty"` // 0 = the request could not be built
 	Reason      string    `json:"reason"`              // normalised; see weir.Fingerprint
 	Since       time.Time `json:"since"`               // time at which it was closed
-	Messages    int64     `json:"messages"`            // messages of the lane that wait, with those behind them
-	Keys        int64     `json:"keys"`                // number of ordering keys of these messages
+	// messages of the lane that wait, with those behind them
+	Messages int64 `json:"messages"`
+	Keys     int64 `json:"keys"` // number of ordering keys of these messages
 }
 
 // maxTailBrakes bounds the brakes in tail, because each commit writes tail.
@@ -25,10 +26,12 @@ func packBrakes(brakes []Brake) string {
 	if len(brakes) == 0 {
 		return ""
 	}
+
 	data, err := json.Marshal(brakes[:min(len(brakes), maxTailBrakes)])
 	if err != nil {
 		return "" // this cannot happen: each time comes from storage or from a clock
 	}
+
 	return string(data)
 }
 

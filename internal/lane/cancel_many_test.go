@@ -10,8 +10,9 @@ import (
 	"weir/internal/weir"
 )
 
-// CancelMany cancels scheduled messages with callbacks in one transaction. Each cancellation needs a write of the
-// outbox's marker. A transaction can write a row only once, so one write must serve all cancellations.
+// CancelMany cancels scheduled messages with callbacks in one transaction. Each cancellation needs
+// a write of the outbox's marker. A transaction can write a row only once, so one write must serve
+// all cancellations.
 func TestCancelMany_CancelsMessagesWithCallbacksTogether(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		a := lane.NewAppender(b.faultless, quiet)
@@ -24,12 +25,15 @@ func TestCancelMany_CancelsMessagesWithCallbacksTogether(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			seqs = append([]int64{r.Message.ID.Seq}, seqs...)
 		}
+
 		entries, _, err := b.faultless.ReadMany(t.Context(), 0, seqs)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		writes := 0
 		b.faults.Set(func(c storagetest.Call) storagetest.Fault {
 			if c.Op == "Transact" {
@@ -37,23 +41,28 @@ func TestCancelMany_CancelsMessagesWithCallbacksTogether(t *testing.T) {
 			}
 			return storagetest.Fault{}
 		})
+
 		counts, err := b.store.Requests().CancelMany(t.Context(), 0, entries)
 		if err != nil || counts != (lane.BulkCounts{Cancelled: n}) || writes != 1 {
-			t.Errorf("got %+v, %v, in %d transactions, want %d cancelled in one", counts, err, writes, n)
+			t.Errorf("got %+v, %v, in %d transactions, want %d cancelled in one", counts,
+				err, writes, n)
 		}
+
 		for _, e := range b.readWholeLog() {
 			if e.Stage != weir.Cancelled {
 				t.Errorf("got stage %q of message %d, want cancelled", e.Stage, e.Seq())
 			}
 		}
+
 		if got := b.countRows("n_"); got != n {
 			t.Errorf("got %d events in the outbox, want %d", got, n)
 		}
 	})
 }
 
-// Storage makes the transaction, and its answer is lost. The nonce in the rows shows that the call itself has cancelled
-// the messages, so they do not count as too late. The message of another caller does.
+// Storage makes the transaction, and its answer is lost. The nonce in the rows shows that the call
+// itself has cancelled the messages, so they do not count as too late. The message of another
+// caller does.
 func TestCancelMany_ALostAnswerIsNoFailure(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		a := lane.NewAppender(b.faultless, quiet)
@@ -65,12 +74,15 @@ func TestCancelMany_ALostAnswerIsNoFailure(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			seqs = append([]int64{r.Message.ID.Seq}, seqs...)
 		}
+
 		entries, _, err := b.faultless.ReadMany(t.Context(), 0, seqs)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		lost := 0
 		b.faults.Set(func(c storagetest.Call) storagetest.Fault {
 			if c.Op == "Transact" {
@@ -80,7 +92,9 @@ func TestCancelMany_ALostAnswerIsNoFailure(t *testing.T) {
 			}
 			return storagetest.Fault{}
 		})
-		for _, want := range []lane.BulkCounts{{Cancelled: 3}, {TooLate: 3}} { // the second call is another one
+
+		// the second call is another one
+		for _, want := range []lane.BulkCounts{{Cancelled: 3}, {TooLate: 3}} {
 			counts, err := b.store.Requests().CancelMany(t.Context(), 0, entries)
 			if err != nil || counts != want {
 				t.Errorf("got %+v, %v, want %+v", counts, err, want)

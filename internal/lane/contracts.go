@@ -2,9 +2,10 @@ package lane
 
 import "slices"
 
-// Contracts has the names of the contracts in the settings. A message is stored with the name that its contract had
-// when it was accepted. If the contract was renamed since, the readers of a Store see the present name. If no contract
-// has the name any more, the contract is missing: the message waits, and no request is made for it.
+// Contracts has the names of the contracts in the settings. A message is stored with the name that
+// its contract had when it was accepted. If the contract was renamed since, the readers of a Store
+// see the present name. If no contract has the name any more, the contract is missing: the message
+// waits, and no request is made for it.
 //
 // A nil *Contracts has every name.
 type Contracts struct {
@@ -12,7 +13,8 @@ type Contracts struct {
 	former  map[string][]string // present name → former names
 }
 
-// NewContracts returns the contracts with these names. The map has the former names of each contract.
+// NewContracts returns the contracts with these names. The map has the former names of each
+// contract.
 func NewContracts(formerNames map[string][]string) *Contracts {
 	c := &Contracts{present: map[string]string{}, former: formerNames}
 	for name, former := range formerNames {
@@ -21,15 +23,17 @@ func NewContracts(formerNames map[string][]string) *Contracts {
 			c.present[old] = name
 		}
 	}
+
 	return c
 }
 
-// PresentName returns the present name of the contract with a stored name. If the contract is missing, it returns the
-// stored name.
+// PresentName returns the present name of the contract with a stored name. If the contract is
+// missing, it returns the stored name.
 func (c *Contracts) PresentName(stored string) string {
 	if c == nil {
 		return stored
 	}
+
 	if name, ok := c.present[stored]; ok {
 		return name
 	}
@@ -45,8 +49,8 @@ func (c *Contracts) Has(name string) bool {
 	return ok
 }
 
-// listNames returns the present name of a contract, and then its former names. Rows about a key and a contract can be
-// stored under each of these names.
+// listNames returns the present name of a contract, and then its former names. Rows about a key and
+// a contract can be stored under each of these names.
 func (c *Contracts) listNames(contract string) []string {
 	if c == nil {
 		return []string{contract}

@@ -12,10 +12,11 @@ import (
 
 // Head is the control row that receivers and the API write.
 type Head struct {
-	ETag       storage.ETag
-	Next       int64 // next sequence number, from 1
-	RequestSeq int64 // rises with each request, each change of a due time and each change of an operator's pauses
-	IsSealed   bool  // no message is appended, because the number of lanes is being changed
+	ETag storage.ETag
+	Next int64 // next sequence number, from 1
+	// rises with each request, each change of a due time and each change of an operator's pauses
+	RequestSeq int64
+	IsSealed   bool // no message is appended, because the number of lanes is being changed
 }
 
 // Control is a snapshot of both control rows and of the markers between them.
@@ -26,12 +27,14 @@ type Control struct {
 	settle  time.Duration // Store.SettleTime, or longestSettle if the store has none
 	markers []storage.Row
 
-	missing        []MissingContract // those of Tail.Missing that the settings of this process lack, too
-	isContractBack bool              // the settings of this process have another contract of Tail.Missing
+	// those of Tail.Missing that the settings of this process lack, too
+	missing []MissingContract
+	// the settings of this process have another contract of Tail.Missing
+	isContractBack bool
 }
 
-// A marker is a row whose key sorts between head and tail. Each reader of the control rows reads the markers with the
-// same query, at no extra cost.
+// A marker is a row whose key sorts between head and tail. Each reader of the control rows reads
+// the markers with the same query, at no extra cost.
 
 // Marker returns the marker with this key, and reports whether there is one.
 func (c Control) Marker(key string) (storage.Row, bool) {
@@ -54,20 +57,21 @@ func (c Control) Markers(prefix string) []storage.Row {
 	return found
 }
 
-// UpdateOp returns the operation that writes columns of head if head still has the ETag of h. If head has changed since
-// it was read, the whole transaction fails. The sealing of a lane changes head, too. So a transaction that begins with
-// this operation fails if the lane was sealed after head was read. Packages that keep their own rows in a lane rely on
-// this.
+// UpdateOp returns the operation that writes columns of head if head still has the ETag of h. If
+// head has changed since it was read, the whole transaction fails. The sealing of a lane changes
+// head, too. So a transaction that begins with this operation fails if the lane was sealed after
+// head was read. Packages that keep their own rows in a lane rely on this.
 func (h Head) UpdateOp(cells ...rows.Cell) storage.Op {
-	return storage.Op{Kind: storage.Merge, Key: rows.HeadKey, IfMatch: h.ETag, Values: rows.Values(cells...)}
+	return storage.Op{Kind: storage.Merge, Key: rows.HeadKey, IfMatch: h.ETag,
+		Values: rows.Values(cells...)}
 }
 
-// MissingContracts returns the contracts for which messages of the lane wait, and which the settings of this process
-// lack.
+// MissingContracts returns the contracts for which messages of the lane wait, and which the
+// settings of this process lack.
 func (c Control) MissingContracts() []MissingContract { return c.missing }
 
-// WaitingCount returns the number of appended messages, without those that tail counts as final or as moved to the next
-// epoch.
+// WaitingCount returns the number of appended messages, without those that tail counts as final or
+// as moved to the next epoch.
 func (c Control) WaitingCount() int64 { return c.Head.Next - 1 - c.Tail.Counts.Total() }
 
 // HasWork reports whether there is work for a holder now. It ignores pauses and the settle time.
@@ -79,36 +83,40 @@ func (c Control) HasWork(now time.Time) bool {
 		isDueBy(c.Tail.NextDueAt, now.Add(c.Tail.leadTime()))
 }
 
-// HasUntried reports whether the CMS refuses messages, and an untried message may be ready to be sent. The pause for
-// the refused messages must not delay an untried message. A scheduled or held message counts only from shortly before
-// the time at which it can be sent.
+// HasUntried reports whether the CMS refuses messages, and an untried message may be ready to be
+// sent. The pause for the refused messages must not delay an untried message. A scheduled or held
+// message counts only from shortly before the time at which it can be sent.
 func (c Control) HasUntried(now time.Time) bool {
 	return c.Tail.ProbedBelow > 0 &&
-		(c.Head.Next > c.Tail.ProbedBelow || isDueBy(c.Tail.NextUntriedAt, now.Add(c.Tail.leadTime())))
+		(c.Head.Next > c.Tail.ProbedBelow ||
+			isDueBy(c.Tail.NextUntriedAt, now.Add(c.Tail.leadTime())))
 }
 
-// pausedForCMSUntil returns the end of the pause for the CMS; zero = there is no such pause. A pause for refused
-// messages ends at once if HasUntried returns true. Otherwise it ends shortly before Tail.NextUntriedAt at the latest.
+// pausedForCMSUntil returns the end of the pause for the CMS; zero = there is no such pause. A
+// pause for refused messages ends at once if HasUntried returns true. Otherwise it ends shortly
+// before Tail.NextUntriedAt at the latest.
 func (c Control) pausedForCMSUntil(now time.Time) time.Time {
 	if c.HasUntried(now) {
 		return time.Time{}
 	}
+
 	until := ignoreFarFuture(c.Tail.PausedUntil, now.Add(longestPause))
 	if untried := c.Tail.NextUntriedAt; c.Tail.ProbedBelow > 0 && !untried.IsZero() {
 		if at := untried.Add(-c.Tail.leadTime()); at.Before(until) {
 			return at
 		}
 	}
+
 	return until
 }
 
-// HasRequests reports whether a request, a change of a due time or a change of an operator's pauses was not yet seen by
-// a holder.
+// HasRequests reports whether a request, a change of a due time or a change of an operator's pauses
+// was not yet seen by a holder.
 func (c Control) HasRequests() bool { return c.Head.RequestSeq != c.Tail.RequestsSeen }
 
-// NextWorkAt returns the time from which on a process can work on the lane; false = there is no work. An operator's
-// pause, a pause for the CMS and the settle time delay this time. If there are requests, the time is now, even during
-// a pause.
+// NextWorkAt returns the time from which on a process can work on the lane; false = there is no
+// work. An operator's pause, a pause for the CMS and the settle time delay this time. If there are
+// requests, the time is now, even during a pause.
 func (c Control) NextWorkAt(now time.Time) (time.Time, bool) {
 	at := now
 	if !c.HasWork(now) {
@@ -117,28 +125,33 @@ func (c Control) NextWorkAt(now time.Time) (time.Time, bool) {
 		}
 		at = c.Tail.NextDueAt.Add(-c.Tail.leadTime())
 	}
+
 	if c.HasRequests() && !c.Tail.IsClosed {
 		return now, true // requests are carried out during a pause, too
 	}
+
 	var paused time.Time
 	if p, ok := c.LanePause(now); ok {
 		paused = p.Ends()
 	}
+
 	for _, shut := range []time.Time{paused, c.pausedForCMSUntil(now),
 		ignoreFarFuture(c.Tail.SettleUntil, now.Add(c.settle))} {
 		if shut.After(at) {
 			at = shut
 		}
 	}
+
 	return at, true
 }
 
-// longestPause is the longest time for which a holder pauses for the CMS. longestSettle is the longest settle
-// time that settings allow.
+// longestPause is the longest time for which a holder pauses for the CMS. longestSettle is the
+// longest settle time that settings allow.
 const longestPause, longestSettle = time.Hour, time.Hour
 
-// ignoreFarFuture returns a time of tail, or zero if the time is later than latest by more than the possible clock
-// skew. Such a time comes from a holder whose clock was wrong, and the next holder corrects tail.
+// ignoreFarFuture returns a time of tail, or zero if the time is later than latest by more than the
+// possible clock skew. Such a time comes from a holder whose clock was wrong, and the next holder
+// corrects tail.
 func ignoreFarFuture(at, latest time.Time) time.Time {
 	if at.After(latest.Add(2 * ClockSkew)) {
 		return time.Time{}
@@ -149,7 +162,8 @@ func ignoreFarFuture(at, latest time.Time) time.Time {
 func isDueBy(due, now time.Time) bool { return !due.IsZero() && !due.After(now) }
 
 func (h Head) headValues() map[string]any {
-	return rows.Values(rows.NextSeq.Is(h.Next), rows.RequestSeq.Is(h.RequestSeq), rows.IsSealed.Is(h.IsSealed))
+	return rows.Values(rows.NextSeq.Is(h.Next), rows.RequestSeq.Is(h.RequestSeq),
+		rows.IsSealed.Is(h.IsSealed))
 }
 
 func headFrom(r storage.Row) Head {
@@ -158,12 +172,14 @@ func headFrom(r storage.Row) Head {
 		IsSealed: rows.IsSealed.Of(v)}
 }
 
-// ReadControl reads a lane's head, tail and markers in one snapshot. It returns NotFound if head or tail is missing.
+// ReadControl reads a lane's head, tail and markers in one snapshot. It returns NotFound if head or
+// tail is missing.
 func (s *Store) ReadControl(ctx context.Context, lane int) (Control, error) {
 	found, err := s.rowsOfLane(lane).readSnapshot(ctx)
 	if err != nil {
 		return Control{}, err
 	}
+
 	c := Control{lane: lane, settle: cmp.Or(s.SettleTime, longestSettle)}
 	for _, r := range found {
 		switch r.Key {
@@ -175,6 +191,7 @@ func (s *Store) ReadControl(ctx context.Context, lane int) (Control, error) {
 			c.markers = append(c.markers, r)
 		}
 	}
+
 	for _, m := range c.Tail.Missing {
 		if s.Contracts.Has(m.Contract) {
 			c.isContractBack = true
@@ -182,18 +199,21 @@ func (s *Store) ReadControl(ctx context.Context, lane int) (Control, error) {
 			c.missing = append(c.missing, m)
 		}
 	}
+
 	if c.Head.ETag == "" || c.Tail.ETag == "" {
 		return Control{}, &storage.Error{Op: "lane control", Kind: storage.NotFound, Index: -1}
 	}
+
 	return c, nil
 }
 
-// EnsureControlRows creates the lane's control rows if they are missing. fence is the fence in the new tail. The first
-// holder gets the next higher fence.
+// EnsureControlRows creates the lane's control rows if they are missing. fence is the fence in the
+// new tail. The first holder gets the next higher fence.
 func (s *Store) EnsureControlRows(ctx context.Context, lane int, fence int64) error {
 	if _, err := s.ReadControl(ctx, lane); !storage.Is(err, storage.NotFound) {
 		return err
 	}
+
 	_, err := s.Table.Transact(ctx, s.Partition(lane), []storage.Op{
 		{Kind: storage.Insert, Key: rows.HeadKey, Values: Head{Next: 1}.headValues()},
 		{Kind: storage.Insert, Key: rows.TailKey,
@@ -202,5 +222,6 @@ func (s *Store) EnsureControlRows(ctx context.Context, lane int, fence int64) er
 	if err != nil && !storage.Is(err, storage.Conflict) {
 		return err
 	}
+
 	return nil
 }

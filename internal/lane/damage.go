@@ -16,14 +16,15 @@ import (
 	"weir/internal/weir"
 )
 
-// A row is damaged if its key, or a column that Weir packs, cannot be read. Weir writes no such row: a person or a tool
-// has changed it, or storage has damaged it. The rows of other messages are whole, so a damaged row must not stop its
-// lane. All readers treat it alike:
+// A row is damaged if its key, or a column that Weir packs, cannot be read. Weir writes no such
+// row: a person or a tool has changed it, or storage has damaged it. The rows of other messages are
+// whole, so a damaged row must not stop its lane. All readers treat it alike:
 //
 //   - They pass over a row whose key cannot be read. It stays in storage.
-//   - They read a message without its attempts or shown values if these are damaged: the message can still be sent.
-//   - A packed row (d_) whose content is damaged still shows that the waiting messages of its range were delivered,
-//     because only a packed row can have their deliveries.
+//   - They read a message without its attempts or shown values if these are damaged: the message
+//     can still be sent.
+//   - A packed row (d_) whose content is damaged still shows that the waiting messages of its range
+//     were delivered, because only a packed row can have their deliveries.
 //
 // Each damaged row is reported once for each process, and FindDamaged finds all of them.
 
@@ -33,8 +34,8 @@ type DamagedRow struct {
 	Err            error // which column, and why it cannot be read
 }
 
-// Damages reports the damaged rows that the stores of a process have read: each row once. It is safe for concurrent
-// use, and nil reports nothing.
+// Damages reports the damaged rows that the stores of a process have read: each row once. It is
+// safe for concurrent use, and nil reports nothing.
 type Damages struct {
 	Log *slog.Logger
 	// OnFound, if set, is called once for each row. It must return at once.
@@ -52,11 +53,14 @@ func (d *Damages) Report(found DamagedRow) {
 	if d == nil || !d.addKnown(found.Partition+" "+found.Key) {
 		return
 	}
+
 	if d.OnFound != nil {
 		d.OnFound()
 	}
+
 	if d.Log != nil {
-		d.Log.Error("lane: damaged row passed over", "lane", found.Partition, "key", found.Key, "err", found.Err)
+		d.Log.Error("lane: damaged row passed over", "lane", found.Partition, "key", found.Key,
+			"err", found.Err)
 	}
 }
 
@@ -66,10 +70,13 @@ func (d *Damages) addKnown(name string) (isNew bool) {
 	if d.known[name] || len(d.known) >= maxKnownDamages {
 		return false
 	}
+
 	if d.known == nil {
 		d.known = map[string]bool{}
 	}
+
 	d.known[name] = true
+
 	return true
 }
 
@@ -79,13 +86,14 @@ func (s *Store) reportDamaged(lane int, key string, err error) {
 }
 
 // damageColumns are the columns that damageScan reads.
-var damageColumns = rows.Names(rows.Attempts, rows.Shown, rows.EditedShown, rows.EditedAt, rows.FirstSeq,
-	rows.PackedMessages, rows.IsHeld, rows.Seq)
+var damageColumns = rows.Names(rows.Attempts, rows.Shown, rows.EditedShown, rows.EditedAt,
+	rows.FirstSeq, rows.PackedMessages, rows.IsHeld, rows.Seq)
 
-// FindDamaged returns the damaged rows of a lane, and the rows of keys' queues that contradict each other.
+// FindDamaged returns the damaged rows of a lane, and the rows of keys' queues that contradict each
+// other.
 func (s *Store) FindDamaged(ctx context.Context, lane int) ([]DamagedRow, error) {
-	scan := damageScan{partition: s.Partition(lane), emptyBlocks: map[string]bool{}, blocks: map[string]bool{},
-		heldByNone: map[int64]bool{}}
+	scan := damageScan{partition: s.Partition(lane), emptyBlocks: map[string]bool{},
+		blocks: map[string]bool{}, heldByNone: map[int64]bool{}}
 	q := storage.Query{Partition: scan.partition, Columns: damageColumns}
 	for r, err := range rows.Scan(ctx, s.Table, q) {
 		if err != nil {
@@ -93,17 +101,20 @@ func (s *Store) FindDamaged(ctx context.Context, lane int) ([]DamagedRow, error)
 		}
 		scan.check(r)
 	}
+
 	for _, id := range slices.Sorted(maps.Keys(scan.emptyBlocks)) {
 		scan.add(rows.BlockKey(id), errors.New("no message is held in it"))
 	}
+
 	for _, seq := range slices.Sorted(maps.Keys(scan.heldByNone)) {
 		scan.add(rows.MessageKey(seq), errors.New("the message is held, and no queue has it"))
 	}
+
 	return scan.found, nil
 }
 
-// damageScan checks the rows of a lane in the order of their keys: blocks (b_) come first, then messages (m_), then the
-// rows of held messages (r_).
+// damageScan checks the rows of a lane in the order of their keys: blocks (b_) come first, then
+// messages (m_), then the rows of held messages (r_).
 type damageScan struct {
 	partition   string
 	found       []DamagedRow
@@ -130,16 +141,18 @@ func (d *damageScan) check(r storage.Row) {
 	case strings.HasPrefix(r.Key, rows.HeldPrefix):
 		delete(d.emptyBlocks, block)
 	}
+
 	if strings.HasPrefix(r.Key, rows.HeldPrefix) {
 		delete(d.heldByNone, rows.Seq.Of(r.Values))
 	}
+
 	if err != nil {
 		d.add(r.Key, err)
 	}
 }
 
-// checkRow returns an error if a row is damaged. It knows no fault of a row whose prefix it does not know: a later
-// version of Weir can have written the row.
+// checkRow returns an error if a row is damaged. It knows no fault of a row whose prefix it does
+// not know: a later version of Weir can have written the row.
 func checkRow(r storage.Row) error {
 	prefix, _, _ := strings.Cut(r.Key, "_")
 	var err error
@@ -149,6 +162,7 @@ func checkRow(r storage.Row) error {
 		_, attemptsErr := unpackAttempts(rows.Attempts.Of(r.Values))
 		_, shownErr := unpackShown(shownText(r.Values))
 		err = errors.Join(err, attemptsErr, shownErr)
+
 	case rows.PackedPrefix:
 		_, err = packedRowFrom(r)
 	case rows.DuePrefix:
@@ -160,10 +174,12 @@ func checkRow(r storage.Row) error {
 	case rows.EventPrefix:
 		err = outbox.CheckRow(r)
 	}
+
 	return err
 }
 
-// shownText returns the packed shown values of a message's row: those of the edited body if there is one.
+// shownText returns the packed shown values of a message's row: those of the edited body if there
+// is one.
 func shownText(v map[string]any) string {
 	if rows.EditedAt.Of(v).IsZero() {
 		return rows.Shown.Of(v)
@@ -182,26 +198,31 @@ func (s *Store) DueTimesOf(lane int, found []storage.Row) []DueTime {
 		}
 		dues = append(dues, d)
 	}
+
 	return dues
 }
 
-// SeqOf returns the sequence number in the key of a row whose key has a prefix and a sequence number. It returns false
-// if the row is damaged.
+// SeqOf returns the sequence number in the key of a row whose key has a prefix and a sequence
+// number. It returns false if the row is damaged.
 func (s *Store) SeqOf(lane int, prefix string, r storage.Row) (int64, bool) {
 	seq, err := rows.ParseSeq(strings.TrimPrefix(r.Key, prefix))
 	if err == nil && seq <= 0 {
 		err = fmt.Errorf("%d is no sequence number", seq)
 	}
+
 	if err != nil {
 		s.reportDamaged(lane, r.Key, fmt.Errorf("key: %w", err))
 		return 0, false
 	}
+
 	return seq, true
 }
 
-// setDeliveredUnread makes the entry that of a delivered message whose delivery is in a damaged packed row.
+// setDeliveredUnread makes the entry that of a delivered message whose delivery is in a damaged
+// packed row.
 func (e *Entry) setDeliveredUnread(version storage.ETag) {
 	e.Stage, e.AttemptCount, e.Attempts = weir.Delivered, 1, nil
 	st := &e.status
-	st.Stage, st.AttemptCount, st.Attempts, st.Version = e.Stage, e.AttemptCount, nil, string(version)
+	st.Stage, st.AttemptCount, st.Attempts, st.Version = e.Stage, e.AttemptCount, nil,
+		string(version)
 }

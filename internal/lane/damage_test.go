@@ -35,14 +35,16 @@ func (b *bench) listDamaged() (keys []string) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	for _, d := range found {
 		keys = append(keys, d.Key)
 	}
+
 	return keys
 }
 
-// The content of a packed row is damaged. Its messages still count as delivered, an erasure works, and retention removes
-// them with the row.
+// The content of a packed row is damaged. Its messages still count as delivered, an erasure works,
+// and retention removes them with the row.
 func TestDamaged_PackedRow(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		ids, w := b.appendAndRaiseFence(20)
@@ -58,19 +60,25 @@ func TestDamaged_PackedRow(t *testing.T) {
 				t.Errorf("message %d is %s (%v), want it delivered", id.Seq, st.Stage, err)
 			}
 		}
-		if entries, _, err := b.store.ReadMany(t.Context(), 0, []int64{20, 1}); err != nil || len(entries) != 2 ||
+
+		if entries, _, err := b.store.ReadMany(t.Context(), 0, []int64{20, 1}); err != nil ||
+			len(entries) != 2 ||
 			entries[1].Stage != weir.Delivered {
 			t.Errorf("ReadMany = %d messages, %v; want two that are delivered", len(entries), err)
 		}
+
 		if got := b.listDamaged(); !slices.Equal(got, []string{packed}) || reported != 1 {
 			t.Errorf("got the damaged rows %v and %d reports, want %s once", got, reported, packed)
 		}
+
 		if _, err := b.store.Requests().Erase(t.Context(), ids[3]); err != nil {
 			t.Errorf("Erase = %v, want no error", err)
 		}
+
 		row, err := b.account.Table().Get(t.Context(), b.store.Partition(0), packed)
 		if err != nil || row.Values["Messages"] != nil {
-			t.Errorf("after the erasure the packed row has %v (%v), want it without its content", row.Values, err)
+			t.Errorf("after the erasure the packed row has %v (%v), want it without its content",
+				row.Values, err)
 		}
 
 		r := b.newRetention(b.store)
@@ -78,13 +86,16 @@ func TestDamaged_PackedRow(t *testing.T) {
 		if _, err := r.RunLane(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
+
 		if keys := b.listKeys(); !keys[packed] || !keys["m_"+lane.OrderPos(1)] {
 			t.Error("retention has removed a message or the packed row before its time")
 		}
+
 		time.Sleep(9 * oneDay)
 		if _, err := r.RunLane(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
+
 		for key := range b.listKeys() {
 			if strings.HasPrefix(key, "m_") || strings.HasPrefix(key, "d_") {
 				t.Errorf("%s is left after its retention, want it removed", key)
@@ -93,7 +104,8 @@ func TestDamaged_PackedRow(t *testing.T) {
 	})
 }
 
-// A row of the list of dead messages is gone, or its key is damaged. The holder can replay the message nevertheless.
+// A row of the list of dead messages is gone, or its key is damaged. The holder can replay the
+// message nevertheless.
 func TestDamaged_ListOfDeadMessages(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {
 		_, w := b.appendAndRaiseFence(1)
@@ -104,6 +116,7 @@ func TestDamaged_ListOfDeadMessages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		ch := &lane.Change{}
 		ch.Replay(e, lane.Request{}, time.Now().UTC())
 		tx := &lane.Transaction{}
@@ -111,11 +124,13 @@ func TestDamaged_ListOfDeadMessages(t *testing.T) {
 		if err := w.Commit(t.Context(), tx); err != nil {
 			t.Fatalf("Commit = %v, want no error", err)
 		}
+
 		st, err := b.store.ReadMessage(t.Context(), 0, 1)
 		if err != nil || st.Stage != weir.Queued || w.Tail().Counts.Dead != 0 {
-			t.Errorf("the message is %s (%v) and %d count as dead, want it queued and none", st.Stage, err,
-				w.Tail().Counts.Dead)
+			t.Errorf("the message is %s (%v) and %d count as dead, want it queued and none",
+				st.Stage, err, w.Tail().Counts.Dead)
 		}
+
 		if got := b.listDamaged(); !slices.Contains(got, "x_junk") {
 			t.Errorf("got the damaged rows %v, want x_junk among them", got)
 		}
@@ -129,15 +144,20 @@ func TestDamaged_ColumnsOfAMessage(t *testing.T) {
 		b.damageRow("m_"+lane.OrderPos(2), "Attempts")
 		b.transact(storage.Op{Kind: storage.Merge, Key: "m_" + lane.OrderPos(3),
 			Values: map[string]any{"Shown": "{junk"}})
-		b.transact(storage.Op{Kind: storage.Insert, Key: "m_" + lane.OrderPos(2) + "-", Values: map[string]any{}})
+		b.transact(storage.Op{Kind: storage.Insert, Key: "m_" + lane.OrderPos(2) + "-",
+			Values: map[string]any{}})
 		entries, err := b.store.ReadLog(t.Context(), 0, 1, 3)
 		if err != nil || len(entries) != 3 || entries[2].Message.ID != ids[2] {
 			t.Fatalf("ReadLog = %d messages, %v; want three", len(entries), err)
 		}
-		if err := b.store.LoadBody(t.Context(), entries[1]); err != nil || string(entries[1].Message.Body) != "1" {
+
+		if err := b.store.LoadBody(t.Context(), entries[1]); err != nil ||
+			string(entries[1].Message.Body) != "1" {
 			t.Errorf("got the body %q, %v; want 1", entries[1].Message.Body, err)
 		}
-		want := []string{"m_" + lane.OrderPos(2), "m_" + lane.OrderPos(2) + "-", "m_" + lane.OrderPos(3)}
+
+		want := []string{"m_" + lane.OrderPos(2), "m_" + lane.OrderPos(2) + "-",
+			"m_" + lane.OrderPos(3)}
 		if got := b.listDamaged(); !slices.Equal(got, want) {
 			t.Errorf("got the damaged rows %v, want %v", got, want)
 		}

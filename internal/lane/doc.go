@@ -31,46 +31,47 @@
 //	w_…                    a request to the holder for a change
 //	x_<seq>                a dead message, for lists of dead messages
 //
-// Sequence numbers begin at 1. Row keys have them with leading zeros, so the order of rows is the order of
-// the log. One range query reads head, tail and the markers between them, in one snapshot.
+// Sequence numbers begin at 1. Row keys have them with leading zeros, so the order of rows is the
+// order of the log. One range query reads head, tail and the markers between them, in one snapshot.
 //
-// A key's lane depends on the number of lanes, which is in the row meta/lanes. A change of that number
-// ends an epoch: the heads are sealed and the tails closed. Then scheduled and dead messages are copied
-// into the lanes of the next epoch. Package relane makes and describes the change.
+// A key's lane depends on the number of lanes, which is in the row meta/lanes. A change of that
+// number ends an epoch: the heads are sealed and the tails closed. Then scheduled and dead messages
+// are copied into the lanes of the next epoch. Package relane makes and describes the change.
 //
 // # Invariants
 //
-//   - An append raises head's next sequence number by the number of its messages, in the same transaction.
-//     So the log has no gaps from the cursor on.
-//   - A message below the cursor is final, or has exactly one r_ row or one s_ row. It is final if its
-//     m_ row has a final stage, or if a d_ row names it.
-//   - A scheduled message has one s_ row. Only the process that deletes this row decides about the message:
-//     the holder moves the due message to the held messages; the API cancels the message or changes its due
-//     time.
-//   - accepted (head.next−1) = delivered + dead + cancelled + superseded + discarded + moved + waiting, in
-//     every state that a reader can see. The transaction that makes a message final also changes the counters.
-//     There is one exception: a scheduled message that the API has cancelled counts as waiting
-//     until the holder has carried out its w_cancel_ row. After the next epoch was opened, the messages that
-//     were copied into it count as moved, and no longer as waiting or dead.
-//   - A dead message has one x_ row. Only the holder replays a dead message. The replayed message waits at
-//     its old position in the order of its key.
-//   - If a key has dead messages, the commit that makes a message of the key delivered also writes the
-//     message's position into the l_ row of the key. If that row already has a later position, it stays
-//     unchanged.
+//   - An append raises head's next sequence number by the number of its messages, in the same
+//     transaction. So the log has no gaps from the cursor on.
+//   - A message below the cursor is final, or has exactly one r_ row or one s_ row. It is final if
+//     its m_ row has a final stage, or if a d_ row names it.
+//   - A scheduled message has one s_ row. Only the process that deletes this row decides about the
+//     message: the holder moves the due message to the held messages; the API cancels the message
+//     or changes its due time.
+//   - accepted (head.next−1) = delivered + dead + cancelled + superseded + discarded + moved +
+//     waiting, in every state that a reader can see. The transaction that makes a message final
+//     also changes the counters. There is one exception: a scheduled message that the API has
+//     cancelled counts as waiting until the holder has carried out its w_cancel_ row. After the
+//     next epoch was opened, the messages that were copied into it count as moved, and no longer as
+//     waiting or dead.
+//   - A dead message has one x_ row. Only the holder replays a dead message. The replayed message
+//     waits at its old position in the order of its key.
+//   - If a key has dead messages, the commit that makes a message of the key delivered also writes
+//     the message's position into the l_ row of the key. If that row already has a later position,
+//     it stays unchanged.
 //   - No message is appended to a sealed lane, and no process holds a closed lane.
 //   - Only the API writes an operator's pauses, in a transaction under head's ETag.
 //   - After tail's fence has risen, only the writer whose nonce is in tail can commit.
 //
 // # Failure
 //
-// The answer to a transaction can be lost, and a delayed transaction can still arrive. But in each append and
-// each commit, operation 0 writes a control row under If-Match. Two facts follow:
+// The answer to a transaction can be lost, and a delayed transaction can still arrive. But in each
+// append and each commit, operation 0 writes a control row under If-Match. Two facts follow:
 //
 //   - Of several copies of a transaction, at most one succeeds.
 //   - After the control row's ETag has changed, no copy with the old ETag can succeed any more.
 //
-// So an unanswered transaction is sent again unchanged. If the ETag has changed and the rows of the transaction
-// are missing, the transaction was not done, and never will be. To recognize its own transaction, the appender
-// looks for its nonce in the first row that it tried to write; the holder looks for its nonce and commit number
-// in tail.
+// So an unanswered transaction is sent again unchanged. If the ETag has changed and the rows of the
+// transaction are missing, the transaction was not done, and never will be. To recognize its own
+// transaction, the appender looks for its nonce in the first row that it tried to write; the holder
+// looks for its nonce and commit number in tail.
 package lane

@@ -16,8 +16,8 @@ import (
 	"weir/internal/weir"
 )
 
-// DueTime is the due time and the sequence number of a scheduled message. Each scheduled message has a row whose key
-// consists of the prefix s_ and these two values, so these rows sort by time.
+// DueTime is the due time and the sequence number of a scheduled message. Each scheduled message
+// has a row whose key consists of the prefix s_ and these two values, so these rows sort by time.
 type DueTime struct {
 	At  time.Time // a whole number of microseconds
 	Seq int64
@@ -36,10 +36,12 @@ func ParseDueKey(key string) (DueTime, error) {
 	if err != nil {
 		return DueTime{}, fmt.Errorf("lane: row %q: %w", key, err)
 	}
+
 	n, err := rows.ParseSeq(seq)
 	if err != nil {
 		return DueTime{}, fmt.Errorf("lane: row %q: %w", key, err)
 	}
+
 	return DueTime{At: at, Seq: n}, nil
 }
 
@@ -54,19 +56,20 @@ func (e *Entry) orderPos() string {
 	return rows.SeqPos(e.Seq())
 }
 
-// orderPosOfDue returns the position that Release gives to a due message. The position is between the log messages with
-// the sequence numbers next-1 and next. Due messages with the same next are in the order of their due times, and then
-// of their sequence numbers.
+// orderPosOfDue returns the position that Release gives to a due message. The position is between
+// the log messages with the sequence numbers next-1 and next. Due messages with the same next are
+// in the order of their due times, and then of their sequence numbers.
 func orderPosOfDue(next int64, d DueTime) string { return rows.SeqPos(next-1) + "_" + d.String() }
 
 // AfterLog is HeldMessage.AfterLog for the entry.
 func (e *Entry) AfterLog() int64 { return e.AsHeld().AfterLog() }
 
-// NextLogSeq returns a sequence number: the key's log messages from this number on come after the entry.
+// NextLogSeq returns a sequence number: the key's log messages from this number on come after the
+// entry.
 func (e *Entry) NextLogSeq() int64 { return max(e.AfterLog(), e.Seq()+1) }
 
-// AfterLog returns a sequence number: the message comes after all log messages of its key with lower numbers. If the
-// position of the message was not set by Release, AfterLog returns 0.
+// AfterLog returns a sequence number: the message comes after all log messages of its key with
+// lower numbers. If the position of the message was not set by Release, AfterLog returns 0.
 func (h HeldMessage) AfterLog() int64 {
 	log, _, released := strings.Cut(h.OrderPos, "_")
 	last, err := rows.ParseSeq(log)
@@ -76,26 +79,31 @@ func (h HeldMessage) AfterLog() int64 {
 	return last + 1
 }
 
-// ReadDueTimes reads the earliest due times of a lane's scheduled messages, at most limit. more reports whether there
-// may be further due times.
-func (ds DeliveryState) ReadDueTimes(ctx context.Context, lane int, limit int) (dues []DueTime, more bool, err error) {
-	page, err := ds.store.Table.Range(ctx, storage.Query{Partition: ds.store.Partition(lane), From: rows.DuePrefix,
-		To: rows.PrefixEnd(rows.DuePrefix), Limit: limit})
+// ReadDueTimes reads the earliest due times of a lane's scheduled messages, at most limit. more
+// reports whether there may be further due times.
+func (ds DeliveryState) ReadDueTimes(ctx context.Context, lane int, limit int) (dues []DueTime,
+	more bool, err error) {
+	page, err := ds.store.Table.Range(ctx,
+		storage.Query{Partition: ds.store.Partition(lane), From: rows.DuePrefix,
+			To: rows.PrefixEnd(rows.DuePrefix), Limit: limit})
 	if err != nil {
 		return nil, false, err
 	}
+
 	dues = ds.store.DueTimesOf(lane, page.Rows)
 	return dues, page.More || len(page.Rows) == limit, nil
 }
 
-// ReadDueMessages reads the messages of the due times, in any stage. The result maps sequence numbers to messages. It
-// can also have other messages with sequence numbers between these, because one query reads all messages of a short
-// range.
-func (ds DeliveryState) ReadDueMessages(ctx context.Context, lane int, dues []DueTime) (map[int64]*Entry, error) {
+// ReadDueMessages reads the messages of the due times, in any stage. The result maps sequence
+// numbers to messages. It can also have other messages with sequence numbers between these, because
+// one query reads all messages of a short range.
+func (ds DeliveryState) ReadDueMessages(ctx context.Context, lane int,
+	dues []DueTime) (map[int64]*Entry, error) {
 	seqs := make([]int64, len(dues))
 	for i, d := range dues {
 		seqs[i] = d.Seq
 	}
+
 	slices.Sort(seqs)
 	var mu sync.Mutex
 	found := make(map[int64]*Entry, len(dues))
@@ -105,6 +113,7 @@ func (ds DeliveryState) ReadDueMessages(ctx context.Context, lane int, dues []Du
 		for n < len(seqs) && seqs[n]-seqs[n-1] <= bodyGap {
 			n++
 		}
+
 		near := seqs[:n]
 		seqs = seqs[n:]
 		group.Go(panics.Guard(func() error {
@@ -112,29 +121,34 @@ func (ds DeliveryState) ReadDueMessages(ctx context.Context, lane int, dues []Du
 			read, _, err := rows.ReadPages(ctx, ds.store.Table, q, len(near)*bodyGap)
 			mu.Lock()
 			defer mu.Unlock()
+
 			for _, r := range read {
 				if e, isWhole := ds.store.entryFrom(lane, r); isWhole {
 					found[e.Seq()] = e
 				}
 			}
+
 			return err
 		}))
 	}
+
 	return found, group.Wait()
 }
 
-// Release makes a due message, which was scheduled, a held message of its block. The message comes after all log
-// messages of its key with sequence numbers below next. It also comes after all messages that were released earlier,
-// because these may have been tried already. The argument placed is the time in the position of the last released
-// message; Release updates this time.
+// Release makes a due message, which was scheduled, a held message of its block. The message comes
+// after all log messages of its key with sequence numbers below next. It also comes after all
+// messages that were released earlier, because these may have been tried already. The argument
+// placed is the time in the position of the last released message; Release updates this time.
 func (c *Change) Release(e *Entry, next int64, placed *time.Time) {
 	c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: dueKey(e.DueTime())})
 	at := e.Message.DueAt
 	if !at.After(*placed) { // for example, because the last holder's clock was ahead
 		at = placed.Add(time.Microsecond)
 	}
+
 	*placed = at
-	e.Stage, e.IsHeld, e.releasedPos = weir.Queued, true, orderPosOfDue(next, DueTime{At: at, Seq: e.Seq()})
+	e.Stage, e.IsHeld, e.releasedPos = weir.Queued, true,
+		orderPosOfDue(next, DueTime{At: at, Seq: e.Seq()})
 	c.ops = append(c.ops,
 		storage.Op{Kind: storage.Upsert, Key: rows.HeldKey(e.BlockID(), e.orderPos()),
 			Values: heldFrom(e).heldValues()},
@@ -143,15 +157,16 @@ func (c *Change) Release(e *Entry, next int64, placed *time.Time) {
 				rows.OrderPos.Is(e.releasedPos))})
 }
 
-// Releases reports whether the change releases the scheduled message with the due time and sequence number in d.
+// Releases reports whether the change releases the scheduled message with the due time and sequence
+// number in d.
 func (c *Change) Releases(d DueTime) bool {
 	return slices.ContainsFunc(c.ops, func(op storage.Op) bool {
 		return op.Kind == storage.Delete && op.Key == dueKey(d)
 	})
 }
 
-// NoLongerDue reports whether a commit was refused because the s_ row of a message to release is gone: the message was
-// cancelled or rescheduled. It returns the due time in the key of that row.
+// NoLongerDue reports whether a commit was refused because the s_ row of a message to release is
+// gone: the message was cancelled or rescheduled. It returns the due time in the key of that row.
 func NoLongerDue(err error) (DueTime, bool) {
 	row, ok := refusedRow(err)
 	if !ok || !strings.HasPrefix(row, rows.DuePrefix) {

@@ -10,8 +10,8 @@ import (
 	"weir/internal/storage"
 )
 
-// ErrReplaced means that the table with all messages was removed. The record of epochs that this process uses no longer
-// exists, or a new table has another record.
+// ErrReplaced means that the table with all messages was removed. The record of epochs that this
+// process uses no longer exists, or a new table has another record.
 var ErrReplaced = errors.New("the lanes' record was removed or replaced")
 
 // ErrLaneCount means that the number of lanes in the settings differs from the number in storage.
@@ -20,11 +20,12 @@ var ErrLaneCount = errors.New("the number of lanes differs from storage's")
 // ErrFold means that the folding of keys in the settings differs from the folding in storage.
 var ErrFold = errors.New("the folding of keys differs from storage's")
 
-// ErrMoved means that no process may serve this store: everything in it was copied to another store,
-// or is being copied.
+// ErrMoved means that no process may serve this store: everything in it was copied to another
+// store, or is being copied.
 var ErrMoved = errors.New("this store is not in use")
 
-// CheckNotMoved returns ErrMoved, with the reason and the remedy, if a record has a step of a move to another store.
+// CheckNotMoved returns ErrMoved, with the reason and the remedy, if a record has a step of a move
+// to another store.
 func CheckNotMoved(m epochs.Record) error {
 	switch m.Step {
 	case epochs.StepLeave:
@@ -33,33 +34,39 @@ func CheckNotMoved(m epochs.Record) error {
 	case epochs.StepLeft:
 		return fmt.Errorf("%w: everything was copied to %s, and goes on there", ErrMoved, m.MovedTo)
 	case epochs.StepArrive:
-		return fmt.Errorf("%w: it is a half copy of another store: run the same `weir copy` again", ErrMoved)
+		return fmt.Errorf("%w: it is a half copy of another store: run the same `weir copy` again",
+			ErrMoved)
 	}
+
 	return nil
 }
 
-// IsOtherLanes reports whether an error of Open means that the settings and storage have different lanes.
+// IsOtherLanes reports whether an error of Open means that the settings and storage have different
+// lanes.
 func IsOtherLanes(err error) bool { return errors.Is(err, ErrLaneCount) || errors.Is(err, ErrFold) }
 
-// IsPermanent reports whether an error of Open stays until a person changes the settings, storage or
-// the version of the program.
+// IsPermanent reports whether an error of Open stays until a person changes the settings, storage
+// or the version of the program.
 func IsPermanent(err error) bool {
-	return IsOtherLanes(err) || errors.Is(err, epochs.ErrNoFormat) || errors.Is(err, epochs.ErrLaterFormat) ||
+	return IsOtherLanes(err) || errors.Is(err, epochs.ErrNoFormat) ||
+		errors.Is(err, epochs.ErrLaterFormat) ||
 		errors.Is(err, ErrMoved)
 }
 
 // Initialize returns the record of epochs. If everything was moved to another store, it returns
-// ErrMoved. If storage has no record yet, Initialize creates the lanes, and then the record, with the
-// number of lanes and the folding of the first epoch. In this order, a process that finds the record
-// also finds the lanes.
+// ErrMoved. If storage has no record yet, Initialize creates the lanes, and then the record, with
+// the number of lanes and the folding of the first epoch. In this order, a process that finds the
+// record also finds the lanes.
 func (s *Store) Initialize(ctx context.Context, first epochs.Epoch) (epochs.Record, error) {
 	meta, err := epochs.Read(ctx, s.Table)
 	if errors.Is(err, epochs.ErrNoFormat) {
 		return s.addFormat(ctx, meta)
 	}
+
 	if err == nil {
 		err = CheckNotMoved(meta)
 	}
+
 	if !storage.Is(err, storage.NotFound) {
 		return meta, err
 	}
@@ -69,12 +76,15 @@ func (s *Store) Initialize(ctx context.Context, first epochs.Epoch) (epochs.Reco
 	if err := s.ForEpoch(first).ensureAll(ctx); err != nil {
 		return epochs.Record{}, err
 	}
+
 	if err := epochs.Create(ctx, s.Table, record); err != nil {
 		return epochs.Record{}, err
 	}
+
 	if meta, err = epochs.Read(ctx, s.Table); err == nil {
 		err = CheckNotMoved(meta)
 	}
+
 	return meta, err
 }
 
@@ -92,20 +102,23 @@ func (s *Store) addFormat(ctx context.Context, meta epochs.Record) (epochs.Recor
 	if err := epochs.AddFormat(ctx, s.Table, meta); err != nil {
 		return epochs.Record{}, err
 	}
+
 	return epochs.Read(ctx, s.Table)
 }
 
 // usedPartitions have the rows of schedules, batches and finished bulk replays.
 var usedPartitions = []string{"schedules", "batches", "replays"}
 
-// IsUnused reports whether no lane ever took a message, and no schedule, batch or finished bulk replay
-// is stored. The parameter meta is the record of epochs.
+// IsUnused reports whether no lane ever took a message, and no schedule, batch or finished bulk
+// replay is stored. The parameter meta is the record of epochs.
 func (s *Store) IsUnused(ctx context.Context, meta epochs.Record) (bool, error) {
 	if meta.Open.Number > 1 && !meta.IsUnused || meta.Open.Lanes > epochs.MaxLanes {
 		return false, nil
 	}
+
 	for _, partition := range usedPartitions {
-		page, err := s.Table.Range(ctx, storage.Query{Partition: partition, Limit: 1, Columns: []string{}})
+		page, err := s.Table.Range(ctx,
+			storage.Query{Partition: partition, Limit: 1, Columns: []string{}})
 		if err != nil || len(page.Rows) > 0 || page.More {
 			return false, err
 		}
@@ -118,11 +131,13 @@ func (s *Store) IsUnused(ctx context.Context, meta epochs.Record) (bool, error) 
 		hasTaken[number] = c.Head.Next > 1
 		return err
 	})
+
 	for _, taken := range hasTaken {
 		if taken {
 			return false, err
 		}
 	}
+
 	return err == nil, err
 }
 
@@ -136,8 +151,9 @@ func (s *Store) ensureAll(ctx context.Context) error {
 	})
 }
 
-// Open calls Initialize, and prepares the store for the open epoch. If storage has another number of lanes than the
-// store, Open returns ErrLaneCount, and if it folds keys in another way, ErrFold, because a key's lane depends on both.
+// Open calls Initialize, and prepares the store for the open epoch. If storage has another number
+// of lanes than the store, Open returns ErrLaneCount, and if it folds keys in another way, ErrFold,
+// because a key's lane depends on both.
 func (s *Store) Open(ctx context.Context) error {
 	want := epochs.Epoch{Lanes: s.Lanes, Fold: s.Fold}
 	meta, err := s.Initialize(ctx, want)
@@ -147,32 +163,41 @@ func (s *Store) Open(ctx context.Context) error {
 	if !meta.Open.HasSameLanes(want) {
 		return describeOtherLanes(meta, want)
 	}
+
 	s.UseEpochRecord(meta)
+
 	return nil
 }
 
-// describeOtherLanes returns the error of Open if storage has other lanes than the settings, with the remedy.
+// describeOtherLanes returns the error of Open if storage has other lanes than the settings, with
+// the remedy.
 func describeOtherLanes(meta epochs.Record, want epochs.Epoch) error {
 	open := meta.Open
 	command := fmt.Sprintf("weir lanes %d", want.Lanes)
 	if open.Fold != want.Fold {
 		command += " --fold " + want.Fold.Flag()
 	}
-	isUnderWay := meta.Step != epochs.StepNone && meta.Step != epochs.StepUndo && meta.Next.HasSameLanes(want)
+
+	isUnderWay := meta.Step != epochs.StepNone && meta.Step != epochs.StepUndo &&
+		meta.Next.HasSameLanes(want)
+
 	switch {
 	case open.Lanes != want.Lanes && open.Fold != want.Fold:
 		return fmt.Errorf("%w, and %w: storage has lanes: %d and fold: %s, and the settings have lanes: %d and "+
 			"fold: %s: %s", ErrLaneCount, ErrFold, open.Lanes, open.Fold, want.Lanes, want.Fold,
 			describeRemedy(command, isUnderWay, "them"))
+
 	case open.Fold != want.Fold:
-		return fmt.Errorf("%w: storage has fold: %s, and the setting is %s: %s", ErrFold, open.Fold, want.Fold,
-			describeRemedy(command, isUnderWay, "it"))
+		return fmt.Errorf("%w: storage has fold: %s, and the setting is %s: %s", ErrFold,
+			open.Fold, want.Fold, describeRemedy(command, isUnderWay, "it"))
 	case isUnderWay:
 		return fmt.Errorf("%w: storage has lanes: %d, and a change to %d is under way: end `%s` first",
 			ErrLaneCount, open.Lanes, want.Lanes, command)
 	}
+
 	return fmt.Errorf("%w: storage has lanes: %d, and the setting is %d: run `%s` to change storage, "+
-		"set it back to %d, or use another WEIR_PREFIX or folder", ErrLaneCount, open.Lanes, want.Lanes,
+		"set it back to %d, or use another WEIR_PREFIX or folder", ErrLaneCount, open.Lanes,
+		want.Lanes,
 		command, open.Lanes)
 }
 
@@ -186,7 +211,8 @@ func describeRemedy(command string, isUnderWay bool, settings string) string {
 
 // UseEpochRecord makes the store use the open epoch of the record.
 func (s *Store) UseEpochRecord(m epochs.Record) {
-	s.Epoch, s.Lanes, s.Fold, s.EarlierEpochs, s.recordOrigin = m.Open.Number, m.Open.Lanes, m.Open.Fold, m.Earlier,
+	s.Epoch, s.Lanes, s.Fold, s.EarlierEpochs, s.recordOrigin = m.Open.Number, m.Open.Lanes,
+		m.Open.Fold, m.Earlier,
 		m.Origin
 }
 
@@ -195,11 +221,12 @@ func (s *Store) Present() epochs.Epoch {
 	return epochs.Epoch{Number: s.Epoch, Lanes: s.Lanes, Fold: s.Fold}
 }
 
-// UsesEpochRecord reports whether m is the record of epochs that the store uses. A record with a changed content is
-// still the same record. The record of a new table is a different record.
+// UsesEpochRecord reports whether m is the record of epochs that the store uses. A record with a
+// changed content is still the same record. The record of a new table is a different record.
 func (s *Store) UsesEpochRecord(m epochs.Record) bool { return s.recordOrigin == m.Origin }
 
-// ForEpoch returns a store for the lanes of an epoch. The returned store does not look into earlier epochs.
+// ForEpoch returns a store for the lanes of an epoch. The returned store does not look into earlier
+// epochs.
 func (s *Store) ForEpoch(e epochs.Epoch) *Store {
 	other := *s
 	other.Epoch, other.Lanes, other.Fold, other.EarlierEpochs = e.Number, e.Lanes, e.Fold, nil

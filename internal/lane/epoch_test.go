@@ -19,6 +19,7 @@ func TestStore_Open(t *testing.T) {
 		if err := other.Open(t.Context()); err == nil {
 			t.Error("Open with another number of lanes = no error, want one")
 		}
+
 		if err := b.faultless.Open(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -37,8 +38,8 @@ func TestStore_ReadControlOfNoEpoch(t *testing.T) {
 	})
 }
 
-// Each process calls Open when it starts, and waits for the result. So Open makes only one request if the lanes already
-// exist, whatever their number.
+// Each process calls Open when it starts, and waits for the result. So Open makes only one request
+// if the lanes already exist, whatever their number.
 func TestStore_OpenOfStorageInUseIsOneRequest(t *testing.T) {
 	t.Parallel()
 	account := memory.New(time.Now)
@@ -47,20 +48,22 @@ func TestStore_OpenOfStorageInUseIsOneRequest(t *testing.T) {
 	if err := first.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	var calls []string
 	faults := storagetest.NewFaults()
 	faults.Set(func(c storagetest.Call) storagetest.Fault {
 		calls = append(calls, c.Op)
 		return storagetest.Fault{}
 	})
+
 	again := &lane.Store{Table: faults.Table(account.Table()), Lanes: lanes, Now: time.Now}
 	if err := again.Open(t.Context()); err != nil || len(calls) != 1 {
 		t.Errorf("requests %v, %v, want one", calls, err)
 	}
 }
 
-// The first call of Open creates the lanes and the record of epochs. Whichever of these writes fails, the record must
-// not exist before all lanes exist.
+// The first call of Open creates the lanes and the record of epochs. Whichever of these writes
+// fails, the record must not exist before all lanes exist.
 func TestStore_OpenBreaksOff(t *testing.T) {
 	t.Parallel()
 	const lanes = 12
@@ -72,22 +75,27 @@ func TestStore_OpenBreaksOff(t *testing.T) {
 				if c.Op != "Transact" {
 					return storagetest.Fault{}
 				}
+
 				if writes++; writes > succeeding {
 					return storagetest.Fault{Kind: storagetest.FailBefore}
 				}
 				return storagetest.Fault{}
 			})
+
 			s := &lane.Store{Table: faults.Table(account.Table()), Lanes: lanes, Now: time.Now}
 			if err := s.Open(t.Context()); err == nil {
 				t.Fatal("Open with a failed write = no error, want one")
 			}
+
 			if _, err := epochs.Read(t.Context(), s.Table); err == nil {
 				t.Error("epochs.Read found the record before its lanes, want an error")
 			}
+
 			faults.Set(nil)
 			if err := s.Open(t.Context()); err != nil {
 				t.Fatal(err)
 			}
+
 			for number := range lanes {
 				if _, err := s.ReadControl(t.Context(), number); err != nil {
 					t.Errorf("ReadControl(%d) = %v, want no error", number, err)

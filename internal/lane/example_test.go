@@ -11,8 +11,8 @@ import (
 	"weir/internal/weir"
 )
 
-// An appender appends messages to the log of their key's lane. A second message with the same idempotency key is not
-// appended: the appender returns the first message.
+// An appender appends messages to the log of their key's lane. A second message with the same
+// idempotency key is not appended: the appender returns the first message.
 func ExampleAppender() {
 	ctx := context.Background()
 	account := memory.New(time.Now)
@@ -20,6 +20,7 @@ func ExampleAppender() {
 	if err := store.Open(ctx); err != nil {
 		panic(err)
 	}
+
 	appender := lane.NewAppender(store, slog.New(slog.DiscardHandler))
 	for _, title := range []string{"one", "two", "two"} {
 		m := weir.Message{Contract: "article", Key: "/news/1", ContentType: "application/xml"}
@@ -28,12 +29,15 @@ func ExampleAppender() {
 		if err != nil {
 			panic(err)
 		}
+
 		fmt.Println(r.Message.ID.Seq, r.Stage, r.Duplicate)
 	}
+
 	entries, err := store.ReadLog(ctx, 0, 1, 10)
 	if err != nil {
 		panic(err)
 	}
+
 	for _, e := range entries { // ReadLog does not decompress the bodies
 		if err := store.LoadBody(ctx, e); err != nil {
 			panic(err)
@@ -56,15 +60,18 @@ func ExampleStore_RaiseFence() {
 	if err := store.Open(ctx); err != nil {
 		panic(err)
 	}
+
 	keep := func(*lane.Tail) {}
 	former, err := store.RaiseFence(ctx, 0, "first holder", lane.Tail{}, keep)
 	if err != nil {
 		panic(err)
 	}
+
 	holder, err := store.RaiseFence(ctx, 0, "second holder", lane.Tail{}, keep)
 	if err != nil {
 		panic(err)
 	}
+
 	fmt.Println(former.Commit(ctx, &lane.Transaction{}))
 	fmt.Println(holder.Commit(ctx, &lane.Transaction{}), holder.Tail().Fence)
 	// Output:

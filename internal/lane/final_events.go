@@ -7,12 +7,14 @@ import (
 	"weir/internal/weir"
 )
 
-// The transaction that makes a message final also writes the rows of the message's events. So a crash cannot lose an
-// event, and no event tells of a final stage that was not stored. Package outbox has the format of the rows.
+// The transaction that makes a message final also writes the rows of the message's events. So a
+// crash cannot lose an event, and no event tells of a final stage that was not stored. Package
+// outbox has the format of the rows.
 
 // Notifier sends the events in the outboxes.
 type Notifier interface {
-	// DeadReceivers returns the names of the receivers that want events about a contract's dead messages.
+	// DeadReceivers returns the names of the receivers that want events about a contract's dead
+	// messages.
 	DeadReceivers(contract string) []string
 	// WakeOutbox makes the Notifier look for new events in a lane's outbox. It returns at once.
 	WakeOutbox(lane int)

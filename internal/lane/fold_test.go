@@ -19,10 +19,12 @@ import (
 func openFolded(t *testing.T, lanes int, rules fold.Rules) *lane.Store {
 	t.Helper()
 	account := memory.New(time.Now)
-	s := &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: lanes, Fold: rules, Now: time.Now}
+	s := &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: lanes, Fold: rules,
+		Now: time.Now}
 	if err := s.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	return s
 }
 
@@ -37,24 +39,32 @@ func TestFold_AppendsToOneLane(t *testing.T) {
 			if err != nil || r.Duplicate {
 				t.Fatalf("append of %q: got %+v, %v, want a message of its own", key, r, err)
 			}
+
 			if id := r.Message.ID; id.Lane != s.LaneOf(keys[0]) || id.Seq != int64(i+1) {
 				t.Errorf("%q is at %+v, want number %d of lane %d", key, id, i+1, s.LaneOf(keys[0]))
 			}
+
 			again, err := a.Append(t.Context(), newMessage(key, "x"), "same")
 			if err != nil || !again.Duplicate || again.Message.ID != r.Message.ID {
-				t.Errorf("the repeat of %q: got %+v, %v, want the message %+v", key, again, err, r.Message.ID)
+				t.Errorf("the repeat of %q: got %+v, %v, want the message %+v", key, again, err,
+					r.Message.ID)
 			}
+
 			found, err := s.Messages().FindSubmission(t.Context(), key, "same")
 			if err != nil || found.Seq != r.Message.ID.Seq {
-				t.Errorf("the submission of %q: got %+v, %v, want %+v", key, found, err, r.Message.ID)
+				t.Errorf("the submission of %q: got %+v, %v, want %+v", key, found, err,
+					r.Message.ID)
 			}
 		}
+
 		entries, err := s.ReadLog(t.Context(), s.LaneOf("cafe"), 1, 10)
 		if err != nil || len(entries) != len(keys) {
 			t.Fatalf("got %d messages, %v, want %d", len(entries), err, len(keys))
 		}
+
 		for i, e := range entries {
-			if e.Message.Key != keys[i] || e.KeyHash() != s.KeyHash("cafe") || e.BlockID() != s.KeyHash("cafe") {
+			if e.Message.Key != keys[i] || e.KeyHash() != s.KeyHash("cafe") ||
+				e.BlockID() != s.KeyHash("cafe") {
 				t.Errorf("got the key %q with the hashes %s and %s, want %q with that of its folded key", e.Message.Key,
 					e.KeyHash(), e.BlockID(), keys[i])
 			}
@@ -76,7 +86,8 @@ func TestFold_NothingChangesWithoutRules(t *testing.T) {
 	}
 }
 
-// A process whose settings have another folding or number of lanes than storage does not start, and names the remedy.
+// A process whose settings have another folding or number of lanes than storage does not start, and
+// names the remedy.
 func TestStore_Open_OtherFolding(t *testing.T) {
 	lanetest.Simulate(t, func(t *testing.T) {
 		s := openFolded(t, 4, fold.Case)
@@ -97,23 +108,28 @@ func TestStore_Open_OtherFolding(t *testing.T) {
 		} {
 			other := &lane.Store{Table: s.Table, Lanes: c.lanes, Fold: c.rules, Now: time.Now}
 			err := other.Open(t.Context())
-			if errors.Is(err, lane.ErrLaneCount) != c.isCount || errors.Is(err, lane.ErrFold) != c.isFold ||
-				lane.IsOtherLanes(err) != (c.isCount || c.isFold) || (err == nil) != (c.remedy == "") {
-				t.Errorf("lanes %d, fold %v: got %v, want ErrLaneCount: %v, ErrFold: %v", c.lanes, c.rules, err,
-					c.isCount, c.isFold)
+			if errors.Is(err, lane.ErrLaneCount) != c.isCount ||
+				errors.Is(err, lane.ErrFold) != c.isFold ||
+				lane.IsOtherLanes(err) != (c.isCount || c.isFold) ||
+				(err == nil) != (c.remedy == "") {
+				t.Errorf("lanes %d, fold %v: got %v, want ErrLaneCount: %v, ErrFold: %v", c.lanes,
+					c.rules, err, c.isCount, c.isFold)
 				continue
 			}
+
 			for _, part := range []string{c.storage, c.settings, c.remedy} {
 				if err != nil && !strings.Contains(err.Error(), part) {
-					t.Errorf("lanes %d, fold %v: got %v, want %q in it", c.lanes, c.rules, err, part)
+					t.Errorf("lanes %d, fold %v: got %v, want %q in it", c.lanes,
+						c.rules, err, part)
 				}
 			}
 		}
 	})
 }
 
-// The row of an erased message leads to the lane of its key by each folding, so that its copy is found after any
-// change. The key is in no row any more, and the row of another spelling is as it was.
+// The row of an erased message leads to the lane of its key by each folding, so that its copy is
+// found after any change. The key is in no row any more, and the row of another spelling is as it
+// was.
 func TestFold_ErasedRows(t *testing.T) {
 	lanetest.Simulate(t, func(t *testing.T) {
 		s := openFolded(t, 16, fold.All)
@@ -126,18 +142,24 @@ func TestFold_ErasedRows(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if _, err := s.Requests().Cancel(t.Context(), r.Message.ID); err != nil {
 				t.Fatal(err)
 			}
+
 			ids[key] = r.Message.ID
 		}
+
 		if _, err := s.Requests().Erase(t.Context(), ids["Jane Doé"]); err != nil {
 			t.Fatal(err)
 		}
+
 		row, err := s.Table.Get(t.Context(), s.Partition(ids["Jane Doé"].Lane), rows.MessageKey(1))
 		if err != nil || rows.Key.Of(row.Values) != lane.ErasedKey("Jane Doé") {
-			t.Fatalf("got the key %q, %v, want %q", rows.Key.Of(row.Values), err, lane.ErasedKey("Jane Doé"))
+			t.Fatalf("got the key %q, %v, want %q", rows.Key.Of(row.Values), err,
+				lane.ErasedKey("Jane Doé"))
 		}
+
 		for rules := range fold.All + 1 {
 			for lanes := range 20 {
 				e := epochs.Epoch{Lanes: lanes + 1, Fold: rules}
@@ -146,6 +168,7 @@ func TestFold_ErasedRows(t *testing.T) {
 				}
 			}
 		}
+
 		st, err := s.Messages().Status(t.Context(), ids["jane doe"])
 		if err != nil || st.Message.Key != "jane doe" || !st.ErasedAt.IsZero() {
 			t.Errorf("the other spelling: got %+v, %v, want it as it was", st, err)

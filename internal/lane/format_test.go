@@ -25,6 +25,7 @@ func setFormat(t *testing.T, table storage.Table, format int64) {
 	if format == 0 {
 		delete(row.Values, "Format")
 	}
+
 	_, err = table.Transact(t.Context(), "meta", []storage.Op{{Kind: storage.Replace, Key: "lanes",
 		IfMatch: row.ETag, Values: row.Values}})
 	if err != nil {
@@ -41,20 +42,23 @@ func TestStore_OpenOfAnotherFormat(t *testing.T) {
 		use    func(*testing.T, *lane.Store)
 		want   error
 	}{
-		"NoFormatUnused":    {0, func(*testing.T, *lane.Store) {}, nil},
-		"NoFormatMessage":   {0, appendOne, epochs.ErrNoFormat},
-		"NoFormatSchedule":  {0, putSchedule, epochs.ErrNoFormat},
-		"LaterFormat":       {epochs.Format + 1, appendOne, epochs.ErrLaterFormat},
-		"LaterFormatUnused": {epochs.Format + 1, func(*testing.T, *lane.Store) {}, epochs.ErrLaterFormat},
-		"PresentFormat":     {epochs.Format, appendOne, nil},
+		"NoFormatUnused":   {0, func(*testing.T, *lane.Store) {}, nil},
+		"NoFormatMessage":  {0, appendOne, epochs.ErrNoFormat},
+		"NoFormatSchedule": {0, putSchedule, epochs.ErrNoFormat},
+		"LaterFormat":      {epochs.Format + 1, appendOne, epochs.ErrLaterFormat},
+		"LaterFormatUnused": {epochs.Format + 1, func(*testing.T, *lane.Store) {},
+			epochs.ErrLaterFormat},
+		"PresentFormat": {epochs.Format, appendOne, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			account := memory.New(time.Now)
-			store := &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: 3, Now: time.Now}
+			store := &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: 3,
+				Now: time.Now}
 			if err := store.Open(t.Context()); err != nil {
 				t.Fatal(err)
 			}
+
 			c.use(t, store)
 			setFormat(t, account.Table(), c.format)
 
@@ -64,6 +68,7 @@ func TestStore_OpenOfAnotherFormat(t *testing.T) {
 				if !errors.Is(err, c.want) || lane.IsPermanent(err) != (c.want != nil) {
 					t.Errorf("got %v, want %v", err, c.want)
 				}
+
 				if err != nil && strings.ContainsAny(err.Error(), ".\n") {
 					t.Errorf("got %q, want one sentence", err)
 				}
@@ -82,8 +87,8 @@ func appendOne(t *testing.T, store *lane.Store) {
 
 func putSchedule(t *testing.T, store *lane.Store) {
 	t.Helper()
-	_, err := store.Table.Transact(t.Context(), "schedules", []storage.Op{{Kind: storage.Insert, Key: "s",
-		Values: map[string]any{"Cron": "@daily"}}})
+	_, err := store.Table.Transact(t.Context(), "schedules",
+		[]storage.Op{{Kind: storage.Insert, Key: "s", Values: map[string]any{"Cron": "@daily"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

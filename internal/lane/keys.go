@@ -9,13 +9,14 @@ import (
 	"weir/internal/weir"
 )
 
-// With folding (Store.Fold) several ordering keys have the same folded key. Then the folded key decides all that
-// belongs to the lane and to the order: the lane, the key's queue, pauses, and the last delivery, after which no
-// earlier message is replayed. The ordering key itself decides all that belongs to the item of exactly this key: its
-// versions, its remembered ids, its idempotency keys and its erasure.
+// With folding (Store.Fold) several ordering keys have the same folded key. Then the folded key
+// decides all that belongs to the lane and to the order: the lane, the key's queue, pauses, and the
+// last delivery, after which no earlier message is replayed. The ordering key itself decides all
+// that belongs to the item of exactly this key: its versions, its remembered ids, its idempotency
+// keys and its erasure.
 
-// OrderPos returns the position of a message in its key's order, if the message was not scheduled. Positions sort as
-// strings.
+// OrderPos returns the position of a message in its key's order, if the message was not scheduled.
+// Positions sort as strings.
 func OrderPos(seq int64) string { return rows.SeqPos(seq) }
 
 // KeyHash returns the hash that stands for an ordering key, folded, in row keys.
@@ -24,8 +25,9 @@ func (s *Store) KeyHash(key string) string { return rows.Hash("key", s.Fold.Fold
 // LaneOf returns the lane of an ordering key.
 func (s *Store) LaneOf(key string) int { return OfKey(key, s.Present()) }
 
-// blockIDOf returns the id of the block for a message that has to wait. With onFailure: skip the message gets a block
-// of its own, and otherwise it gets the block of its key. keyHash is the result of Store.KeyHash.
+// blockIDOf returns the id of the block for a message that has to wait. With onFailure: skip the
+// message gets a block of its own, and otherwise it gets the block of its key. keyHash is the
+// result of Store.KeyHash.
 func blockIDOf(m *weir.Message, keyHash string) string {
 	if m.Skip {
 		return rows.Hash("skip", m.Key, rows.SeqPos(m.ID.Seq))
@@ -33,8 +35,8 @@ func blockIDOf(m *weir.Message, keyHash string) string {
 	return keyHash
 }
 
-// supersedeKeyOf returns the hash of a message's key and contract. A message supersedes only messages with the same
-// hash.
+// supersedeKeyOf returns the hash of a message's key and contract. A message supersedes only
+// messages with the same hash.
 func supersedeKeyOf(m *weir.Message) string { return rows.Hash("latest", m.Key, m.Contract) }
 
 func idempotencyKeyRow(key, idempotencyKey string) string {
@@ -44,8 +46,8 @@ func idempotencyKeyRow(key, idempotencyKey string) string {
 // OfKey returns the lane of an ordering key in an epoch.
 func OfKey(key string, e epochs.Epoch) int { return Of(e.Fold.Fold(key), e.Lanes) }
 
-// Of returns the lane of a folded key; lanes is the number of lanes. The result must never change, because stored
-// messages are in the lane of their key.
+// Of returns the lane of a folded key; lanes is the number of lanes. The result must never change,
+// because stored messages are in the lane of their key.
 func Of(key string, lanes int) int {
 	sum := sha256.Sum256([]byte(key))
 	return ofHash(sum[:], lanes)

@@ -11,9 +11,9 @@ import (
 	"weir/internal/weir"
 )
 
-// A replay must not overwrite a newer message of the key. So for each key with dead messages the holder stores the
-// position of the last delivery in a row (l_), in the commit of that delivery. Retention removes the row when it is of no
-// use any more (removeLastDeliveries).
+// A replay must not overwrite a newer message of the key. So for each key with dead messages the
+// holder stores the position of the last delivery in a row (l_), in the commit of that delivery.
+// Retention removes the row when it is of no use any more (removeLastDeliveries).
 
 // LastDelivery names the delivered message with the greatest position in its key's order.
 type LastDelivery struct {
@@ -21,8 +21,10 @@ type LastDelivery struct {
 	ID       weir.ID
 }
 
-// ReadLastDelivery reads the last delivery of a key. It returns the zero value if no delivery is recorded.
-func (ds DeliveryState) ReadLastDelivery(ctx context.Context, lane int, keyHash string) (LastDelivery, error) {
+// ReadLastDelivery reads the last delivery of a key. It returns the zero value if no delivery is
+// recorded.
+func (ds DeliveryState) ReadLastDelivery(ctx context.Context, lane int,
+	keyHash string) (LastDelivery, error) {
 	r, err := ds.store.Table.Get(ctx, ds.store.Partition(lane), rows.LastDeliveryPrefix+keyHash)
 	if storage.Is(err, storage.NotFound) {
 		return LastDelivery{}, nil
@@ -30,7 +32,8 @@ func (ds DeliveryState) ReadLastDelivery(ctx context.Context, lane int, keyHash 
 	return lastDeliveryFrom(weir.ID{Epoch: ds.store.Epoch, Lane: lane}, r.Values), err
 }
 
-// lastDeliveryFrom returns the last delivery in the values v of a row (l_). origin has the row's epoch and lane.
+// lastDeliveryFrom returns the last delivery in the values v of a row (l_). origin has the row's
+// epoch and lane.
 func lastDeliveryFrom(origin weir.ID, v map[string]any) LastDelivery {
 	return LastDelivery{OrderPos: rows.OrderPos.Of(v), ID: idFrom(origin, v)}
 }
@@ -44,9 +47,9 @@ func (c *Change) SaveLastDelivery(e *Entry) {
 			rows.Origin.Is(originText(&e.Message)))})
 }
 
-// replayBlockedBy returns the id of a later message of the key that was delivered. It returns "" if nothing blocks a
-// replay: no later message was delivered, or the contract has onFailure: skip. l is the key's last delivery. The entry
-// must have its whole row.
+// replayBlockedBy returns the id of a later message of the key that was delivered. It returns "" if
+// nothing blocks a replay: no later message was delivered, or the contract has onFailure: skip. l
+// is the key's last delivery. The entry must have its whole row.
 func (e *Entry) replayBlockedBy(l LastDelivery) string {
 	switch blocker := rows.ReplayBlockedBy.Of(e.row); {
 	case e.Message.Skip:
@@ -56,28 +59,33 @@ func (e *Entry) replayBlockedBy(l LastDelivery) string {
 	case l.OrderPos > e.orderPos():
 		return l.ID.String()
 	}
+
 	return ""
 }
 
-// ReplayObstacle returns the reason why a dead message must not be replayed, or "" if a replay is allowed. The entry
-// must have its whole row, as ReadMessage returns it: rows of lists lack the obstacles of earlier epochs.
+// ReplayObstacle returns the reason why a dead message must not be replayed, or "" if a replay is
+// allowed. The entry must have its whole row, as ReadMessage returns it: rows of lists lack the
+// obstacles of earlier epochs.
 func (s *Store) ReplayObstacle(ctx context.Context, e *Entry) (string, error) {
 	if e.isHeaderOnly {
 		return "", errors.New("lane: the obstacles to a replay are not among the columns of lists")
 	}
+
 	l, err := s.DeliveryState().ReadLastDelivery(ctx, e.Message.ID.Lane, e.keyHash)
 	if err != nil {
 		return "", err
 	}
+
 	if later := e.replayBlockedBy(l); later != "" {
 		return "a later message of its key was delivered: " + later, nil
 	}
+
 	return "", nil
 }
 
-// ReplayBlocks decides which dead messages of a closed lane must not be replayed. The decision is stored with the copy
-// of each message in the next epoch: the copy has a new position, which cannot be compared with the old lane's
-// deliveries.
+// ReplayBlocks decides which dead messages of a closed lane must not be replayed. The decision is
+// stored with the copy of each message in the next epoch: the copy has a new position, which cannot
+// be compared with the old lane's deliveries.
 type ReplayBlocks struct {
 	store          *Store
 	lane           int
@@ -92,15 +100,16 @@ func (ds DeliveryState) ReadReplayBlocks(ctx context.Context, lane int) (ReplayB
 		if err != nil {
 			return ReplayBlocks{}, err
 		}
-		all[r.Key[len(rows.LastDeliveryPrefix):]] = lastDeliveryFrom(weir.ID{Epoch: ds.store.Epoch, Lane: lane},
-			r.Values)
+		all[r.Key[len(rows.LastDeliveryPrefix):]] = lastDeliveryFrom(weir.ID{Epoch: ds.store.Epoch,
+			Lane: lane}, r.Values)
 	}
+
 	return ReplayBlocks{ds.store, lane, all}, nil
 }
 
-// BlockedBy returns the value of the column rows.ReplayBlockedBy for the copy of a dead message. The value is the id of
-// a later message of the key that was delivered, or "" if a replay is allowed. row is the dead message's row (m_) in the
-// closed lane.
+// BlockedBy returns the value of the column rows.ReplayBlockedBy for the copy of a dead message.
+// The value is the id of a later message of the key that was delivered, or "" if a replay is
+// allowed. row is the dead message's row (m_) in the closed lane.
 func (b ReplayBlocks) BlockedBy(row storage.Row) (string, error) {
 	e, isWhole := b.store.entryFrom(b.lane, row)
 	if !isWhole {

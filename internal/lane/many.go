@@ -21,7 +21,8 @@ type BulkCounts struct {
 // CancelMany cancels the scheduled messages among the entries, and asks the holder to cancel the
 // others. The entries are of one lane, and come from ReadMany or EntriesFrom. After an error, the
 // counts have only the messages before the failed one. The call can be repeated.
-func (rs Requests) CancelMany(ctx context.Context, lane int, entries []*Entry) (counts BulkCounts, err error) {
+func (rs Requests) CancelMany(ctx context.Context, lane int, entries []*Entry) (counts BulkCounts,
+	err error) {
 	nonce, at := newNonce(), rs.store.Now().UTC().Truncate(time.Microsecond)
 	c := manyChange{requests: rs, lane: lane}
 	c.opsOf = func(e *Entry) []storage.Op {
@@ -31,12 +32,14 @@ func (rs Requests) CancelMany(ctx context.Context, lane int, entries []*Entry) (
 		return []storage.Op{{Kind: storage.Insert, Key: cancelKey(e.Seq()),
 			Values: rows.Values(rows.Seq.Is(e.Seq()))}}
 	}
+
 	c.noteDone = func(e *Entry) {
 		counts.countCancelled(e.Stage == weir.Scheduled)
 		if e.Stage == weir.Scheduled && e.Message.Callback != "" && rs.store.Notifier != nil {
 			rs.store.Notifier.WakeOutbox(lane)
 		}
 	}
+
 	c.changeAlone = func(ctx context.Context, e *Entry) error {
 		st, err := rs.cancelWithNonce(ctx, e.Message.ID, nonce)
 		if err == nil {
@@ -46,21 +49,24 @@ func (rs Requests) CancelMany(ctx context.Context, lane int, entries []*Entry) (
 	}
 
 	err = c.changeAll(ctx, entries)
+
 	return counts, err
 }
 
 // DiscardMany requests that the holder discards dead messages of one lane. The entries come from
-// ReadMany. After an error, the counts have only the messages that were handled before the error. The
-// call can be repeated.
-func (rs Requests) DiscardMany(ctx context.Context, lane int, entries []*Entry, reason string) (counts BulkCounts,
-	err error) {
+// ReadMany. After an error, the counts have only the messages that were handled before the error.
+// The call can be repeated.
+func (rs Requests) DiscardMany(ctx context.Context, lane int, entries []*Entry,
+	reason string) (counts BulkCounts, err error) {
 	c := manyChange{requests: rs, lane: lane}
 	c.opsOf = func(e *Entry) []storage.Op {
-		if e.Stage != weir.Dead || !e.status.ReplayAskedAt.IsZero() || !e.status.DiscardAskedAt.IsZero() {
+		if e.Stage != weir.Dead || !e.status.ReplayAskedAt.IsZero() ||
+			!e.status.DiscardAskedAt.IsZero() {
 			return nil // Discard checks whether another request waits
 		}
 		return discardRequestOps(e, rs.store.Now(), reason)
 	}
+
 	c.noteDone = func(*Entry) { counts.Asked++ }
 	c.changeAlone = func(ctx context.Context, e *Entry) error {
 		_, err := rs.Discard(ctx, e.Message.ID, reason)
@@ -71,6 +77,7 @@ func (rs Requests) DiscardMany(ctx context.Context, lane int, entries []*Entry, 
 	}
 
 	err = c.changeAll(ctx, entries)
+
 	return counts, err
 }
 
@@ -97,9 +104,9 @@ func isRefused(err error) bool {
 	return err != nil && (kind == weir.Conflict || kind == weir.NotFound)
 }
 
-// manyChange makes the same change to many messages of one lane. One transaction has the changes of as
-// many messages as fit into it. It fails if one of the messages has changed, so a failed transaction is
-// followed by the change of each of its messages alone.
+// manyChange makes the same change to many messages of one lane. One transaction has the changes of
+// as many messages as fit into it. It fails if one of the messages has changed, so a failed
+// transaction is followed by the change of each of its messages alone.
 type manyChange struct {
 	requests    Requests
 	lane        int
@@ -117,6 +124,7 @@ func (c *manyChange) changeAll(ctx context.Context, entries []*Entry) error {
 		}
 		entries = entries[len(group.entries):]
 	}
+
 	return nil
 }
 
@@ -133,14 +141,19 @@ func (c *manyChange) nextGroup(entries []*Entry) (g changeGroup) {
 	for _, e := range entries {
 		more := c.opsOf(e)
 		if hasMarker {
-			more = slices.DeleteFunc(more, isOutboxMarker) // a transaction must not write a row twice
+			// a transaction must not write a row twice
+			more = slices.DeleteFunc(more, isOutboxMarker)
 		}
+
 		if len(g.ops)+len(more) >= storage.MaxOps {
 			break
 		}
+
 		g.entries, g.isAlone = append(g.entries, e), append(g.isAlone, len(more) == 0)
-		g.ops, hasMarker = append(g.ops, more...), hasMarker || slices.ContainsFunc(more, isOutboxMarker)
+		g.ops, hasMarker = append(g.ops, more...), hasMarker ||
+			slices.ContainsFunc(more, isOutboxMarker)
 	}
+
 	return g
 }
 
@@ -151,20 +164,23 @@ func (c *manyChange) changeTogether(ctx context.Context, g changeGroup) error {
 	if len(g.ops) > 0 {
 		failed = c.transact(ctx, g.ops)
 	}
+
 	for i, e := range g.entries {
 		if failed == nil && !g.isAlone[i] {
 			c.noteDone(e)
 			continue
 		}
+
 		if err := c.changeAlone(ctx, e); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
-// transact makes the transaction of a group, and once more if another process, such as a receiver, has
-// changed head meanwhile. A busy lane would else be changed message by message.
+// transact makes the transaction of a group, and once more if another process, such as a receiver,
+// has changed head meanwhile. A busy lane would else be changed message by message.
 func (c *manyChange) transact(ctx context.Context, ops []storage.Op) error {
 	err := c.requests.raiseRequestSeq(ctx, c.lane, ops)
 	if !storage.Is(err, storage.Precondition) || storage.FailedAt(err) > 0 ||

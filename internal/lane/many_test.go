@@ -19,11 +19,14 @@ func TestDiscardMany_RetriesWhenHeadHasMoved(t *testing.T) {
 			if c.Op != "Transact" {
 				return storagetest.Fault{}
 			}
+
 			if writes++; writes == 1 {
-				if _, err := poster.Append(t.Context(), newMessage("meanwhile", "x"), ""); err != nil {
+				if _, err := poster.Append(t.Context(), newMessage("meanwhile", "x"), ""); err !=
+					nil {
 					t.Error(err)
 				}
 			}
+
 			return storagetest.Fault{}
 		})
 
@@ -31,6 +34,7 @@ func TestDiscardMany_RetriesWhenHeadHasMoved(t *testing.T) {
 		if want := (lane.BulkCounts{Asked: n}); err != nil || counts != want {
 			t.Errorf("got %+v, %v, want %+v and no error", counts, err, want)
 		}
+
 		if writes != 2 {
 			t.Errorf("got %d transactions, want 2: the refused one, and the one after it", writes)
 		}

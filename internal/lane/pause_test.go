@@ -18,10 +18,12 @@ func (b *bench) listPauses() []string {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	out := []string{}
 	for _, p := range c.Pauses(time.Now()) {
 		out = append(out, p.Key+":"+p.Reason)
 	}
+
 	return out
 }
 
@@ -60,16 +62,22 @@ func TestPause_BeginsAndEnds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if p, ok := c.LanePause(time.Now()); !ok || p.Reason != "great fire" ||
-			!p.Until.Equal(time.Now().Add(time.Hour).Truncate(time.Microsecond)) || p.Since.IsZero() {
+			!p.Until.Equal(time.Now().Add(time.Hour).Truncate(time.Microsecond)) ||
+			p.Since.IsZero() {
 			t.Errorf("got the pause %+v, want an hour for \"great fire\"", p)
 		}
+
 		if at, ok := c.NextWorkAt(time.Now()); !ok || at.After(time.Now()) {
-			t.Errorf("NextWorkAt = %s, %t; want now, because the holder has to read the pauses", at, ok)
+			t.Errorf("NextWorkAt = %s, %t; want now, because the holder has to read the pauses", at,
+				ok)
 		}
+
 		if len(b.listPauses()) != 3 {
 			t.Errorf("paused are %q, want 3 pauses", b.listPauses())
 		}
+
 		time.Sleep(2 * time.Minute)
 		b.expectPauses(":great fire", "a:odd")
 		b.resumeKey("")
@@ -98,11 +106,14 @@ func TestPause_TooManyKeys(t *testing.T) {
 		for i := range 200 {
 			b.pauseLane(weir.Pause{Key: fmt.Sprint(i), Reason: "r"})
 		}
+
 		b.pauseLane(weir.Pause{Key: "7", Reason: "the same key again"})
+
 		if err := b.store.Pauses().Pause(t.Context(), weir.Pause{Key: "one more", Reason: "r",
 			Since: time.Now()}); weir.KindOf(err) != weir.Conflict {
 			t.Errorf("one more: %v, want an error of kind Conflict", err)
 		}
+
 		b.pauseLane(weir.Pause{Reason: "the lane can still be paused"})
 	})
 }
@@ -113,12 +124,14 @@ func TestPause_SealedLane(t *testing.T) {
 		if err := (epochend.Lanes{Store: b.faultless}).Seal(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := b.store.Pauses().Pause(t.Context(), weir.Pause{Reason: "r",
 			Since: time.Now()}); weir.KindOf(err) != weir.Conflict {
 			t.Errorf("pause: %v, want an error of kind Conflict", err)
 		}
-		// A pause can be ended in a sealed lane. Otherwise messages of a paused key would wait in the lane for ever,
-		// and the lane would never become empty.
+
+		// A pause can be ended in a sealed lane. Otherwise messages of a paused key would wait in
+		// the lane for ever, and the lane would never become empty.
 		b.resumeKey("a")
 		b.expectPauses()
 	})
@@ -130,6 +143,7 @@ func TestPause_LostAnswerIsNoFailure(t *testing.T) {
 			b.faults.Once(func(c storagetest.Call) bool { return c.Op == "Transact" },
 				storagetest.Fault{Kind: storagetest.FailAfter})
 		}
+
 		lose()
 		b.pauseLane(weir.Pause{Reason: "r"})
 		b.expectPauses(":r")
@@ -146,15 +160,19 @@ func TestPause_SealedMeanwhile(t *testing.T) {
 			if c.Op != "Transact" {
 				return false
 			}
+
 			if err := (epochend.Lanes{Store: b.faultless}).Seal(t.Context(), 0); err != nil {
 				t.Error(err)
 			}
 			return true
 		}, storagetest.Fault{})
+
 		if err := b.store.Pauses().Pause(t.Context(), weir.Pause{Reason: "fire"}); weir.KindOf(err) != weir.Conflict {
 			t.Errorf("got %v, want an error of kind Conflict", err)
 		}
-		if c, err := b.faultless.ReadControl(t.Context(), 0); err != nil || len(c.Pauses(time.Now())) > 0 {
+
+		if c, err := b.faultless.ReadControl(t.Context(), 0); err != nil ||
+			len(c.Pauses(time.Now())) > 0 {
 			t.Errorf("got %+v, %v, want no pause and no error", c, err)
 		}
 	})

@@ -2,10 +2,11 @@ package lane
 
 import "weir/internal/weir"
 
-// CheckPosition returns an error if a position was reached in another epoch than the one that is open. Each call that
-// continues a list, a search or a bulk change checks its position with CheckPosition. A change of the number of lanes
-// opens a new epoch and gives other positions to waiting and dead messages, so a call that continued at the position
-// would miss messages and say that it is complete.
+// CheckPosition returns an error if a position was reached in another epoch than the one that is
+// open. Each call that continues a list, a search or a bulk change checks its position with
+// CheckPosition. A change of the number of lanes opens a new epoch and gives other positions to
+// waiting and dead messages, so a call that continued at the position would miss messages and say
+// that it is complete.
 func (s *Store) CheckPosition(op string, epoch int) error {
 	if epoch == s.Epoch {
 		return nil

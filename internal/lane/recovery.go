@@ -37,8 +37,9 @@ func (r Recovery) Ends(t Tail) bool {
 
 // SaveRecovery stores a recovery for other processes, in place of an earlier one.
 func (s *Store) SaveRecovery(ctx context.Context, r Recovery) error {
-	_, err := s.Table.Transact(ctx, rows.MetaPartition, []storage.Op{{Kind: storage.Upsert, Key: rows.RecoveredKey,
-		Values: rows.Values(rows.Contract.Is(r.Contract), rows.RecoveredAt.Is(r.At))}})
+	_, err := s.Table.Transact(ctx, rows.MetaPartition,
+		[]storage.Op{{Kind: storage.Upsert, Key: rows.RecoveredKey,
+			Values: rows.Values(rows.Contract.Is(r.Contract), rows.RecoveredAt.Is(r.At))}})
 	return err
 }
 
@@ -52,9 +53,11 @@ func (s *Store) ReadRecovery(ctx context.Context) (Recovery, error) {
 	if err != nil {
 		return Recovery{}, err
 	}
+
 	r := Recovery{Contract: rows.Contract.Of(row.Values), At: rows.RecoveredAt.Of(row.Values)}
 	if r.At.After(s.Now().Add(2 * ClockSkew)) {
 		return Recovery{}, nil
 	}
+
 	return r, nil
 }

@@ -17,10 +17,12 @@ func (b *bench) commitFinal(w *lane.Writer, seq int64, stage weir.Stage) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	ch := &lane.Change{}
 	if err := ch.Finish(e, stage, time.Now()); err != nil {
 		b.t.Fatal(err)
 	}
+
 	ch.UpdateTail(func(t *lane.Tail) { t.Cursor = max(t.Cursor, seq+1) })
 	tx := &lane.Transaction{}
 	tx.TryAdd(ch)
@@ -36,9 +38,11 @@ func (b *bench) commitHeld(w *lane.Writer, seq int64) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	ch, tx := &lane.Change{}, &lane.Transaction{}
 	ch.Hold(e.BlockID(), e)
-	ch.SaveBlock(lane.KeyBlock{ID: e.BlockID(), KeyHash: e.KeyHash(), NextAt: time.Now().Add(time.Hour), HeldCount: 1})
+	ch.SaveBlock(lane.KeyBlock{ID: e.BlockID(), KeyHash: e.KeyHash(),
+		NextAt: time.Now().Add(time.Hour), HeldCount: 1})
 	ch.UpdateTail(func(t *lane.Tail) { t.Cursor = max(t.Cursor, seq+1) })
 	tx.TryAdd(ch)
 	if err := w.Commit(b.t.Context(), tx); err != nil {
@@ -53,10 +57,12 @@ func (b *bench) listKeys() map[string]bool {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	keys := map[string]bool{}
 	for _, r := range page.Rows {
 		keys[r.Key] = true
 	}
+
 	return keys
 }
 
@@ -86,22 +92,25 @@ func TestRetention_Run(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for i := range 6 {
 			if _, err := a.Append(t.Context(), newMessage(fmt.Sprint(i), "x"), "k"); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		b.commitFinal(w, 1, weir.Delivered)
 		b.commitFinal(w, 2, weir.Dead)
 		b.commitHeld(w, 3) // message 3 waits for a retry
 		b.commitFinal(w, 4, weir.Delivered)
-		r := &lane.Retention{Store: b.store, KeepFinal: 7 * 24 * time.Hour, KeepDead: 30 * 24 * time.Hour,
-			TimeShare: time.Minute}
+		r := &lane.Retention{Store: b.store, KeepFinal: 7 * 24 * time.Hour,
+			KeepDead: 30 * 24 * time.Hour, TimeShare: time.Minute}
 		has := func(when string, want map[int]bool) {
 			t.Helper()
 			if _, err := r.RunLane(t.Context(), 0); err != nil {
 				t.Fatal(err)
 			}
+
 			keys := b.listKeys()
 			for seq, there := range want {
 				if keys["m_"+lane.OrderPos(int64(seq))] != there {
@@ -109,6 +118,7 @@ func TestRetention_Run(t *testing.T) {
 				}
 			}
 		}
+
 		has("at once", map[int]bool{1: true, 2: true, 3: true, 4: true})
 		time.Sleep(8 * 24 * time.Hour)
 		before := b.countIdempotencyKeys()
@@ -116,10 +126,12 @@ func TestRetention_Run(t *testing.T) {
 		if gone := before - b.countIdempotencyKeys(); gone != 2 {
 			t.Errorf("%d idempotency keys gone with 2 messages, want 2", gone)
 		}
+
 		b.commitFinal(w, 3, weir.Delivered)
 		time.Sleep(25 * 24 * time.Hour)
 		r.RunLane(t.Context(), 0) // begins a new walk
 		has("after 33 days", map[int]bool{2: false, 3: false, 5: true, 6: true})
+
 		for key := range b.listKeys() {
 			if key[:2] == "x_" {
 				t.Errorf("the row %s of a dead message is left, want none", key)
@@ -134,15 +146,20 @@ func TestStore_Status(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		id := r.Message.ID
-		if st, err := b.store.Messages().Status(t.Context(), id); err != nil || st.Stage != weir.Queued ||
+		if st, err := b.store.Messages().Status(t.Context(), id); err != nil ||
+			st.Stage != weir.Queued ||
 			st.Message.Key != "a" {
 			t.Errorf("got %+v %v, want Stage queued, Key a and no error", st, err)
 		}
+
 		for _, wrong := range []weir.ID{{}, {Epoch: 2, Seq: id.Seq, Nonce: id.Nonce},
 			{Epoch: 1, Lane: 1, Seq: id.Seq, Nonce: id.Nonce},
-			{Epoch: 1, Seq: 2, Nonce: id.Nonce}, {Epoch: 1, Seq: id.Seq, Nonce: "00000000000000000000"}} {
-			if _, err := b.store.Messages().Status(t.Context(), wrong); weir.KindOf(err) != weir.NotFound {
+			{Epoch: 1, Seq: 2, Nonce: id.Nonce},
+			{Epoch: 1, Seq: id.Seq, Nonce: "00000000000000000000"}} {
+			if _, err := b.store.Messages().Status(t.Context(), wrong); weir.KindOf(err) !=
+				weir.NotFound {
 				t.Errorf("%+v: got %v, want an error of kind NotFound", wrong, err)
 			}
 		}

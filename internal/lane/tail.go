@@ -17,14 +17,15 @@ type Tail struct {
 	Cursor    int64  // each message with a smaller number is final, held or scheduled
 	Counts    Counts
 
-	RequestsSeen int64 // value of Head.RequestSeq up to which the holder has carried out the requests
+	// value of Head.RequestSeq up to which the holder has carried out the requests
+	RequestsSeen int64
 	SentBelow    int64 // no message with this number or a greater one was ever sent; 0 = not known
 
 	DueState
 	CMSPause
 	SendLimits
-	// Missing has the contracts that the settings of the last holder lacked, and for which messages wait; nil = none. A
-	// process whose settings have such a contract has work in the lane.
+	// Missing has the contracts that the settings of the last holder lacked, and for which messages
+	// wait; nil = none. A process whose settings have such a contract has work in the lane.
 	Missing []MissingContract
 	Brakes  []Brake // the closed brakes for which messages of the lane wait
 	HolderReport
@@ -34,20 +35,25 @@ type Tail struct {
 
 // DueState is about the held and scheduled messages.
 type DueState struct {
-	NextDueAt      time.Time // when the first of these messages can be sent; zero = there is none
-	NextUntriedAt  time.Time // when the first scheduled message, or untried held message, can be sent; zero = none
-	LastReleasedAt time.Time // the position of the next released message has a later time; see Change.Release
+	NextDueAt time.Time // when the first of these messages can be sent; zero = there is none
+	// when the first scheduled message, or untried held message, can be sent; zero = none
+	NextUntriedAt time.Time
+	// the position of the next released message has a later time; see Change.Release
+	LastReleasedAt time.Time
 }
 
-// CMSPause is the pause of a lane because the CMS is unavailable or refuses messages. A pause by an operator is not
-// part of tail.
+// CMSPause is the pause of a lane because the CMS is unavailable or refuses messages. A pause by an
+// operator is not part of tail.
 type CMSPause struct {
-	PausedUntil   time.Time // end of the pause; an untried message can be sent earlier, see Control.HasUntried
-	PauseReason   string
-	PauseCount    int64     // number of pauses in a row
-	PauseCause    string    // which recovery ends the pause, see Recovery.Ends; "" = none
-	RefusingSince time.Time // time since which the CMS has refused everything; zero = it does not refuse everything
-	ProbedBelow   int64     // if not 0: the CMS refuses, and each key with a message below this number had its turn
+	// end of the pause; an untried message can be sent earlier, see Control.HasUntried
+	PausedUntil time.Time
+	PauseReason string
+	PauseCount  int64  // number of pauses in a row
+	PauseCause  string // which recovery ends the pause, see Recovery.Ends; "" = none
+	// time since which the CMS has refused everything; zero = it does not refuse everything
+	RefusingSince time.Time
+	// if not 0: the CMS refuses, and each key with a message below this number had its turn
+	ProbedBelow int64
 }
 
 // SendLimits has times before which no message is sent, even if the CMS is available.
@@ -63,19 +69,24 @@ type HolderReport struct {
 	LastErrorAt time.Time
 
 	LastDeliveredAt time.Time // time of the last delivery
-	// AttemptingID is the id of the message whose attempt takes long, and AttemptingSince the beginning of that attempt;
-	// zero = no attempt is known that takes long.
+	// AttemptingID is the id of the message whose attempt takes long, and AttemptingSince the
+	// beginning of that attempt; zero = no attempt is known that takes long.
 	AttemptingID    string
 	AttemptingSince time.Time
 }
 
-// CrashRecord counts the crashes of holders. It also names the message that a cautious holder is about to send.
+// CrashRecord counts the crashes of holders. It also names the message that a cautious holder is
+// about to send.
 type CrashRecord struct {
-	IsOpen          bool  // a process holds the lane, or the lane's last holder crashed or lost the lane
-	Crashes         int64 // number of holders in a row that found IsOpen set when they took the lane
-	InFlightSeq     int64 // message that a cautious holder named before it sent that message; 0 = none
+	// a process holds the lane, or the lane's last holder crashed or lost the lane
+	IsOpen bool
+	// number of holders in a row that found IsOpen set when they took the lane
+	Crashes int64
+	// message that a cautious holder named before it sent that message; 0 = none
+	InFlightSeq     int64
 	InFlightCrashes int64 // crashes of holders that had named the message InFlightSeq
-	InFlightFence   int64 // fence of the holder that named InFlightSeq last; 0 = the attempt is over
+	// fence of the holder that named InFlightSeq last; 0 = the attempt is over
+	InFlightFence int64
 }
 
 // EpochEnd is the state of a lane whose epoch is over, or about to end.
@@ -84,23 +95,26 @@ type EpochEnd struct {
 	MovedRecorded bool // the messages with a copy are in Counts.Moved, and no longer in Counts.Dead
 }
 
-// Counts has the number of messages in each final stage, and the number of messages that moved to the next epoch.
+// Counts has the number of messages in each final stage, and the number of messages that moved to
+// the next epoch.
 type Counts struct {
 	Delivered, Dead, Cancelled, Superseded, Discarded int64
-	Moved                                             int64 // scheduled or dead messages, copied to the next epoch
+	// scheduled or dead messages, copied to the next epoch
+	Moved int64
 }
 
-// Total returns the number of messages that are final in this epoch, or have moved to the next epoch.
+// Total returns the number of messages that are final in this epoch, or have moved to the next
+// epoch.
 func (c Counts) Total() int64 {
 	return c.Delivered + c.Dead + c.Cancelled + c.Superseded + c.Discarded + c.Moved
 }
 
-// DueLead says how long before the due time of a message a process takes the lane. So the process already holds the
-// lane when the message becomes due.
+// DueLead says how long before the due time of a message a process takes the lane. So the process
+// already holds the lane when the message becomes due.
 const DueLead = 2 * time.Second
 
-// crashLead replaces DueLead if the last holder may have crashed. The new holder then has to wait for the settle time
-// of the last holder's request.
+// crashLead replaces DueLead if the last holder may have crashed. The new holder then has to wait
+// for the settle time of the last holder's request.
 const crashLead = 20 * time.Second
 
 func (t Tail) leadTime() time.Duration {
@@ -110,8 +124,8 @@ func (t Tail) leadTime() time.Duration {
 	return DueLead
 }
 
-// HolderFence returns the fence of the process that holds the lane, or of a holder that crashed or lost the lane. It
-// returns 0 if the lane is free.
+// HolderFence returns the fence of the process that holds the lane, or of a holder that crashed or
+// lost the lane. It returns 0 if the lane is free.
 func (t Tail) HolderFence() int64 {
 	if t.IsOpen {
 		return t.Fence
@@ -119,8 +133,9 @@ func (t Tail) HolderFence() int64 {
 	return 0
 }
 
-// DueAt returns the time at which the first held or scheduled message can be sent. It returns the zero time if there is
-// no such message, or if all these messages wait until an operator resumes their keys.
+// DueAt returns the time at which the first held or scheduled message can be sent. It returns the
+// zero time if there is no such message, or if all these messages wait until an operator resumes
+// their keys.
 func (t Tail) DueAt() time.Time {
 	if t.NextDueAt.Before(weir.Forever) {
 		return t.NextDueAt
@@ -128,30 +143,36 @@ func (t Tail) DueAt() time.Time {
 	return time.Time{}
 }
 
-// UpdateOp returns the operation that writes columns of tail, under the ETag with which tail was read. Use it only for
-// a lane that no process can hold, because the lane is closed or its epoch is not open yet.
+// UpdateOp returns the operation that writes columns of tail, under the ETag with which tail was
+// read. Use it only for a lane that no process can hold, because the lane is closed or its epoch is
+// not open yet.
 func (t Tail) UpdateOp(cells ...rows.Cell) storage.Op {
-	return storage.Op{Kind: storage.Merge, Key: rows.TailKey, IfMatch: t.ETag, Values: rows.Values(cells...)}
+	return storage.Op{Kind: storage.Merge, Key: rows.TailKey, IfMatch: t.ETag,
+		Values: rows.Values(cells...)}
 }
 
 func (t Tail) tailValues() map[string]any {
 	return rows.Sparse(
-		rows.Nonce.Is(t.Nonce), rows.Fence.Is(t.Fence), rows.CommitSeq.Is(t.CommitSeq), rows.Cursor.Is(t.Cursor),
+		rows.Nonce.Is(t.Nonce), rows.Fence.Is(t.Fence), rows.CommitSeq.Is(t.CommitSeq),
+		rows.Cursor.Is(t.Cursor),
 		rows.Delivered.Is(t.Counts.Delivered), rows.Dead.Is(t.Counts.Dead),
 		rows.Cancelled.Is(t.Counts.Cancelled), rows.Superseded.Is(t.Counts.Superseded),
 		rows.Discarded.Is(t.Counts.Discarded), rows.Moved.Is(t.Counts.Moved),
 		rows.NextDueAt.Is(t.NextDueAt), rows.NextUntriedAt.Is(t.NextUntriedAt),
 		rows.LastReleasedAt.Is(t.LastReleasedAt), rows.RequestsSeen.Is(t.RequestsSeen),
-		rows.PausedUntil.Is(t.PausedUntil), rows.PauseReason.Is(t.PauseReason), rows.PauseCount.Is(t.PauseCount),
+		rows.PausedUntil.Is(t.PausedUntil), rows.PauseReason.Is(t.PauseReason),
+		rows.PauseCount.Is(t.PauseCount),
 		rows.PauseCause.Is(t.PauseCause),
 		rows.RefusingSince.Is(t.RefusingSince), rows.ProbedBelow.Is(t.ProbedBelow),
 		rows.SettleUntil.Is(t.SettleUntil), rows.NextAllowedAt.Is(t.NextAllowedAt),
-		rows.Holder.Is(t.Holder), rows.LastError.Is(t.LastError), rows.LastErrorAt.Is(t.LastErrorAt),
+		rows.Holder.Is(t.Holder), rows.LastError.Is(t.LastError),
+		rows.LastErrorAt.Is(t.LastErrorAt),
 		rows.LastDeliveredAt.Is(t.LastDeliveredAt), rows.AttemptingID.Is(t.AttemptingID),
 		rows.AttemptingSince.Is(t.AttemptingSince),
 		rows.IsOpen.Is(t.IsOpen), rows.Crashes.Is(t.Crashes), rows.InFlightSeq.Is(t.InFlightSeq),
 		rows.InFlightCrashes.Is(t.InFlightCrashes), rows.InFlightFence.Is(t.InFlightFence),
-		rows.IsClosed.Is(t.IsClosed), rows.MovedRecorded.Is(t.MovedRecorded), rows.SentBelow.Is(t.SentBelow),
+		rows.IsClosed.Is(t.IsClosed), rows.MovedRecorded.Is(t.MovedRecorded),
+		rows.SentBelow.Is(t.SentBelow),
 		rows.Missing.Is(packMissing(t.Missing)), rows.Brakes.Is(packBrakes(t.Brakes)),
 	)
 }
@@ -159,12 +180,16 @@ func (t Tail) tailValues() map[string]any {
 func tailFrom(r storage.Row) Tail {
 	v := r.Values
 	return Tail{
-		ETag: r.ETag, Nonce: rows.Nonce.Of(v), Fence: rows.Fence.Of(v), CommitSeq: rows.CommitSeq.Of(v),
-		Cursor: rows.Cursor.Of(v),
-		Counts: Counts{Delivered: rows.Delivered.Of(v), Dead: rows.Dead.Of(v), Cancelled: rows.Cancelled.Of(v),
-			Superseded: rows.Superseded.Of(v), Discarded: rows.Discarded.Of(v), Moved: rows.Moved.Of(v)},
+		ETag: r.ETag, Nonce: rows.Nonce.Of(v), Fence: rows.Fence.Of(v),
+		CommitSeq: rows.CommitSeq.Of(v),
+		Cursor:    rows.Cursor.Of(v),
+		Counts: Counts{Delivered: rows.Delivered.Of(v), Dead: rows.Dead.Of(v),
+			Cancelled:  rows.Cancelled.Of(v),
+			Superseded: rows.Superseded.Of(v), Discarded: rows.Discarded.Of(v),
+			Moved: rows.Moved.Of(v)},
 		RequestsSeen: rows.RequestsSeen.Of(v), SentBelow: rows.SentBelow.Of(v),
-		DueState: DueState{rows.NextDueAt.Of(v), rows.NextUntriedAt.Of(v), rows.LastReleasedAt.Of(v)},
+		DueState: DueState{rows.NextDueAt.Of(v), rows.NextUntriedAt.Of(v),
+			rows.LastReleasedAt.Of(v)},
 		CMSPause: CMSPause{PausedUntil: rows.PausedUntil.Of(v), PauseReason: rows.PauseReason.Of(v),
 			PauseCount: rows.PauseCount.Of(v), PauseCause: rows.PauseCause.Of(v),
 			RefusingSince: rows.RefusingSince.Of(v), ProbedBelow: rows.ProbedBelow.Of(v)},

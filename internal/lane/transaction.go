@@ -8,12 +8,13 @@ import (
 	"weir/internal/weir"
 )
 
-// Change is the effect of one decision of the holder on the lane's rows and on tail. Changes are committed
-// in the order of the decisions.
+// Change is the effect of one decision of the holder on the lane's rows and on tail. Changes are
+// committed in the order of the decisions.
 type Change struct {
-	Key           string // hash of the ordering key whose messages wait for the commit; "" = none
-	ops           []storage.Op
-	firstDelivery *Entry // message that was delivered at its first attempt, for packDeliveries; nil = none
+	Key string // hash of the ordering key whose messages wait for the commit; "" = none
+	ops []storage.Op
+	// message that was delivered at its first attempt, for packDeliveries; nil = none
+	firstDelivery *Entry
 	tail          []func(*Tail)
 	final         []int64 // sequence numbers of the messages that become final
 	hasEvents     bool    // the change adds events to the outbox
@@ -25,35 +26,43 @@ func (c *Change) FinalSeqs() []int64 { return c.final }
 // UpdateTail adds a function that changes tail in the commit of the change.
 func (c *Change) UpdateTail(f func(*Tail)) { c.tail = append(c.tail, f) }
 
-// keepAttempts limits the attempts in a message's row: the row keeps the first ten and the last ten attempts.
+// keepAttempts limits the attempts in a message's row: the row keeps the first ten and the last ten
+// attempts.
 const keepAttempts = 10
 
-// Record adds an attempt to the entry. If counted is false, AttemptCount does not rise. Of more than twenty attempts,
-// the entry keeps the first ten and the last ten.
+// Record adds an attempt to the entry. If counted is false, AttemptCount does not rise. Of more
+// than twenty attempts, the entry keeps the first ten and the last ten.
 func (e *Entry) Record(r weir.Result, fence int64, counted bool) {
 	if counted {
 		e.recordFirstFailure(r)
 		e.AttemptCount++
 	}
-	a := weir.Attempt{Number: e.AttemptCount, At: r.StartedAt, Duration: r.Duration, Outcome: r.Outcome,
-		Status: r.Status, Reason: r.Reason, Body: r.Body, Fence: fence, Unsent: r.Unsent, Steps: r.Steps}
+
+	a := weir.Attempt{Number: e.AttemptCount, At: r.StartedAt, Duration: r.Duration,
+		Outcome: r.Outcome,
+		Status:  r.Status, Reason: r.Reason, Body: r.Body, Fence: fence, Unsent: r.Unsent,
+		Steps: r.Steps}
+
 	e.Attempts = append(e.Attempts, a)
 	if len(e.Attempts) > 2*keepAttempts {
-		e.Attempts = append(e.Attempts[:keepAttempts:keepAttempts], e.Attempts[len(e.Attempts)-keepAttempts:]...)
+		e.Attempts = append(e.Attempts[:keepAttempts:keepAttempts],
+			e.Attempts[len(e.Attempts)-keepAttempts:]...)
 	}
+
 	e.status.CMSStatus = r.Status
 	if r.Outcome != weir.OutcomeDelivered {
 		e.status.LastError = r.Reason
 	}
 }
 
-// recordFirstFailure is called before a counted attempt is recorded. If it is the first one since the last replay that
-// failed, recordFirstFailure keeps the time at which it began. A time that is later than the present attempt comes from
-// a holder whose clock was ahead.
+// recordFirstFailure is called before a counted attempt is recorded. If it is the first one since
+// the last replay that failed, recordFirstFailure keeps the time at which it began. A time that is
+// later than the present attempt comes from a holder whose clock was ahead.
 func (e *Entry) recordFirstFailure(r weir.Result) {
 	if r.Outcome == weir.OutcomeDelivered {
 		return
 	}
+
 	if first := e.FirstFailedAt(); first.IsZero() || first.After(r.StartedAt) {
 		e.status.FirstFailedAt = r.StartedAt
 	} else {
@@ -61,7 +70,8 @@ func (e *Entry) recordFirstFailure(r weir.Result) {
 	}
 }
 
-// FirstFailedAt returns the time at which the first counted attempt since the last replay began; zero = there was none.
+// FirstFailedAt returns the time at which the first counted attempt since the last replay began;
+// zero = there was none.
 func (e *Entry) FirstFailedAt() time.Time {
 	if e.AttemptsSinceReplay() == 0 {
 		return time.Time{} // the row can have the time of an attempt before the replay
@@ -69,8 +79,8 @@ func (e *Entry) FirstFailedAt() time.Time {
 	return e.status.FirstFailedAt
 }
 
-// SetRetryUntil sets the time until which failed attempts do not make the message dead, for operators. Zero = there is
-// no such time.
+// SetRetryUntil sets the time until which failed attempts do not make the message dead, for
+// operators. Zero = there is no such time.
 func (e *Entry) SetRetryUntil(at time.Time) { e.status.RetryUntil = at }
 
 // Finish makes the message final, in the given stage.
@@ -79,21 +89,26 @@ func (c *Change) Finish(e *Entry, stage weir.Stage, at time.Time) error {
 	c.UpdateTail(func(t *Tail) { t.Counts.countStage(stage) })
 	c.final = append(c.final, e.Seq())
 	c.addCallback(e.Seq(), e.Message.Callback, stage, at)
+
 	if stage == weir.Dead {
-		c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: rows.DeadKey(e.Seq()), Values: deadValues(e, at)})
+		c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: rows.DeadKey(e.Seq()),
+			Values: deadValues(e, at)})
 	}
+
 	if stage == weir.Delivered && e.AttemptCount == 1 && len(e.Attempts) == 1 && !e.IsHeld &&
 		e.status.VersionWarning == "" {
 		c.firstDelivery = e
 		return nil
 	}
+
 	return c.mergeMessage(e)
 }
 
 // NextAttempt returns the time of the next attempt; zero = the message waits for no attempt.
 func (e *Entry) NextAttempt() time.Time { return e.status.NextAttemptAt }
 
-// Retry records that the message is held in a block. The parameter next is the time of the message's next attempt.
+// Retry records that the message is held in a block. The parameter next is the time of the
+// message's next attempt.
 func (c *Change) Retry(e *Entry, block string, next time.Time) error {
 	known := e.IsHeld && e.Stage == weir.Retrying
 	e.Stage, e.status.NextAttemptAt, e.IsHeld = weir.Retrying, next, true
@@ -115,28 +130,35 @@ func mergeOp(e *Entry) (storage.Op, error) {
 	if err != nil {
 		return storage.Op{}, err
 	}
+
 	v := rows.Values(
-		rows.Stage.Is(string(e.Stage)), rows.Attempts.Is(attempts), rows.AttemptCount.Is(int64(e.AttemptCount)),
+		rows.Stage.Is(string(e.Stage)), rows.Attempts.Is(attempts),
+		rows.AttemptCount.Is(int64(e.AttemptCount)),
 		rows.LastError.Is(e.status.LastError), rows.CMSStatus.Is(int64(e.status.CMSStatus)),
 		rows.NextAttemptAt.Is(e.status.NextAttemptAt),
 		rows.IsHeld.Is(e.IsHeld && !e.Stage.Final()),
 	)
+
 	if e.Stage.Final() {
 		rows.Put(v, rows.FinishedAt.Is(e.status.FinishedAt))
 	} else {
 		rows.Put(v, rows.RetryUntil.Is(e.status.RetryUntil))
 	}
+
 	if !e.status.FirstFailedAt.IsZero() {
 		rows.Put(v, rows.FirstFailedAt.Is(e.status.FirstFailedAt))
 	}
+
 	if e.status.VersionWarning != "" {
 		rows.Put(v, rows.VersionWarning.Is(e.status.VersionWarning))
 	}
+
 	return storage.Op{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), Values: v}, nil
 }
 
-// Hold puts a message of the log among the held messages of a block. It also marks the message's own row as held.
-// Otherwise a later holder that reads the log would send the message a second time, as a message of the log.
+// Hold puts a message of the log among the held messages of a block. It also marks the message's
+// own row as held. Otherwise a later holder that reads the log would send the message a second
+// time, as a message of the log.
 func (c *Change) Hold(block string, e *Entry) {
 	e.IsHeld = true
 	c.putHeld(block, e)
@@ -150,14 +172,16 @@ func (c *Change) putHeld(block string, e *Entry) {
 		Values: heldFrom(e).heldValues()})
 }
 
-// Unhold deletes the row (r_) by which a block holds the message at a position. The row must exist in storage.
+// Unhold deletes the row (r_) by which a block holds the message at a position. The row must exist
+// in storage.
 func (c *Change) Unhold(block, place string) {
 	c.ops = append(c.ops, storage.Op{Kind: storage.Delete, Key: rows.HeldKey(block, place)})
 }
 
 // SaveBlock writes the row of a block.
 func (c *Change) SaveBlock(b KeyBlock) {
-	v := rows.Values(rows.NextAt.Is(b.NextAt), rows.HeldCount.Is(b.HeldCount), rows.Key.Is(b.KeyHash))
+	v := rows.Values(rows.NextAt.Is(b.NextAt), rows.HeldCount.Is(b.HeldCount),
+		rows.Key.Is(b.KeyHash))
 	if b.LogWaitsFrom != 0 {
 		rows.Put(v, rows.LogWaitsFrom.Is(b.LogWaitsFrom))
 		if b.IsParked {
@@ -166,15 +190,20 @@ func (c *Change) SaveBlock(b KeyBlock) {
 			rows.Put(v, rows.ReleasedAt.Is(b.ReleasedAt))
 		}
 	}
+
 	if b.IsUntried {
 		rows.Put(v, rows.IsUntried.Is(true))
 	}
+
 	if b.MissingContract != "" {
-		rows.Put(v, rows.MissingContract.Is(b.MissingContract), rows.MissingSince.Is(b.MissingSince))
+		rows.Put(v, rows.MissingContract.Is(b.MissingContract),
+			rows.MissingSince.Is(b.MissingSince))
 	}
+
 	if b.BrakedContract != "" {
 		rows.Put(v, rows.BrakedContract.Is(b.BrakedContract), rows.BrakedBy.Is(b.BrakedBy))
 	}
+
 	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: rows.BlockKey(b.ID), Values: v})
 }
 
@@ -210,32 +239,38 @@ type Transaction struct {
 // maxBatchOps leaves one operation for tail.
 const maxBatchOps = storage.MaxOps - 1
 
-// TryAdd adds the change if there is room for it, and reports whether the change was added. There is always room for
-// the first change. If several changes write one row, only the last write is kept, because it repeats all values of the
-// earlier writes. No row is both written and removed in one transaction, because each outcome of a key waits for the commit
-// of the key's previous outcome.
+// TryAdd adds the change if there is room for it, and reports whether the change was added. There
+// is always room for the first change. If several changes write one row, only the last write is
+// kept, because it repeats all values of the earlier writes. No row is both written and removed in
+// one transaction, because each outcome of a key waits for the commit of the key's previous
+// outcome.
 func (b *Transaction) TryAdd(c *Change) bool {
 	if b.opOfRow == nil {
 		b.opOfRow = map[string]int{}
 	}
+
 	fresh := 0
 	for _, op := range c.ops {
 		if _, ok := b.opOfRow[op.Key]; !ok {
 			fresh++
 		}
 	}
+
 	size := estimateSize(c)
 	if c.firstDelivery != nil {
 		fresh++
 		size += 2048 + len(c.firstDelivery.Attempts[0].Body)
 	}
+
 	if len(b.changes) > 0 && (len(b.ops)+len(b.firstDeliveries)+fresh > maxBatchOps ||
 		b.bytes+size > rows.MaxGroupBytes) {
 		return false
 	}
+
 	if c.firstDelivery != nil {
 		b.firstDeliveries = append(b.firstDeliveries, c.firstDelivery)
 	}
+
 	for _, op := range c.ops {
 		if i, ok := b.opOfRow[op.Key]; ok {
 			b.ops[i] = op
@@ -244,8 +279,10 @@ func (b *Transaction) TryAdd(c *Change) bool {
 		b.opOfRow[op.Key] = len(b.ops)
 		b.ops = append(b.ops, op)
 	}
+
 	b.changes = append(b.changes, c)
 	b.bytes += size
+
 	return true
 }
 
@@ -269,8 +306,8 @@ func (b *Transaction) updateTail(t *Tail) {
 	}
 }
 
-// buildOps returns all operations of the transaction except the operation on tail. cursor is the cursor after the
-// commit.
+// buildOps returns all operations of the transaction except the operation on tail. cursor is the
+// cursor after the commit.
 func (b *Transaction) buildOps(cursor int64) ([]storage.Op, error) {
 	ops, single, err := packDeliveries(b.firstDeliveries, cursor)
 	ops = append(b.ops, ops...)
@@ -282,5 +319,6 @@ func (b *Transaction) buildOps(cursor int64) ([]storage.Op, error) {
 		op, err = mergeOp(e)
 		ops = append(ops, op)
 	}
+
 	return ops, err
 }

@@ -11,7 +11,8 @@ import (
 	"weir/internal/storage"
 )
 
-// ErrFenced means that tail was changed, usually by a new holder of the lane. This Writer can no longer commit.
+// ErrFenced means that tail was changed, usually by a new holder of the lane. This Writer can no
+// longer commit.
 var ErrFenced = errors.New("fenced: another holder has the lane")
 
 // Writer commits to a lane as its holder. It is not safe for concurrent use.
@@ -19,18 +20,20 @@ type Writer struct {
 	store *Store
 	lane  int
 	tail  Tail
-	// lostCommits is the number of commits that were refused since the last successful commit. A late copy of a refused
-	// commit can still succeed. So the next commit skips the numbers of the refused commits: findOutcome must not
-	// mistake such a copy for the next commit.
+	// lostCommits is the number of commits that were refused since the last successful commit. A
+	// late copy of a refused commit can still succeed. So the next commit skips the numbers of the
+	// refused commits: findOutcome must not mistake such a copy for the next commit.
 	lostCommits int64
 }
 
-// RaiseFence makes the caller the holder of a lane. The caller must have the lane's lease. RaiseFence writes tail with
-// a greater fence and with nonce. From then on storage refuses every commit of an earlier holder.
+// RaiseFence makes the caller the holder of a lane. The caller must have the lane's lease.
+// RaiseFence writes tail with a greater fence and with nonce. From then on storage refuses every
+// commit of an earlier holder.
 //
-// seen is tail as last read, and is allowed to be out of date; the zero Tail means that tail was not read. change
-// adapts the stored tail, for example to count a crash, and can be called several times. If storage does not answer,
-// RaiseFence tries again until ctx ends; ctx is the context of the lease.
+// seen is tail as last read, and is allowed to be out of date; the zero Tail means that tail was
+// not read. change adapts the stored tail, for example to count a crash, and can be called several
+// times. If storage does not answer, RaiseFence tries again until ctx ends; ctx is the context of
+// the lease.
 //
 // If change leaves tail closed, RaiseFence writes nothing and returns ErrClosed.
 func (s *Store) RaiseFence(ctx context.Context, lane int, nonce string, seen Tail,
@@ -43,6 +46,7 @@ func (s *Store) RaiseFence(ctx context.Context, lane int, nonce string, seen Tai
 			}
 			seen = c.Tail
 		}
+
 		w := &Writer{store: s, lane: lane, tail: seen}
 		next := seen
 		next.Fence++
@@ -50,16 +54,19 @@ func (s *Store) RaiseFence(ctx context.Context, lane int, nonce string, seen Tai
 		if change(&next); next.IsClosed {
 			return nil, ErrClosed
 		}
+
 		next.Nonce = nonce
 		err := w.writeTail(ctx, next, nil)
 		if !errors.Is(err, ErrFenced) {
 			return w, err
 		}
-		// A former holder has committed after tail was read. That holder no longer has the lease, so it can commit only
-		// a few times more.
+
+		// A former holder has committed after tail was read. That holder no longer has the lease,
+		// so it can commit only a few times more.
 		if ctx.Err() != nil {
 			return nil, err
 		}
+
 		seen = Tail{}
 	}
 }
@@ -67,9 +74,9 @@ func (s *Store) RaiseFence(ctx context.Context, lane int, nonce string, seen Tai
 // Tail returns tail as last committed by this Writer.
 func (w *Writer) Tail() Tail { return w.tail }
 
-// Commit writes the rows of a transaction and the changed tail in one transaction. ErrFenced means that tail has changed,
-// usually because another holder has the lane; then this commit wrote nothing. After any other error the caller does
-// not know whether the commit was done.
+// Commit writes the rows of a transaction and the changed tail in one transaction. ErrFenced means
+// that tail has changed, usually because another holder has the lane; then this commit wrote
+// nothing. After any other error the caller does not know whether the commit was done.
 func (w *Writer) Commit(ctx context.Context, b *Transaction) error {
 	next := w.tail
 	next.CommitSeq += 1 + w.lostCommits
@@ -78,30 +85,36 @@ func (w *Writer) Commit(ctx context.Context, b *Transaction) error {
 	if err != nil {
 		return err
 	}
+
 	for {
 		err = w.writeTail(ctx, next, ops)
 		i := indexOfGone(err, ops)
 		if i < 0 {
 			return err
 		}
-		w.store.reportDamaged(w.lane, ops[i].Key, errors.New("the row is gone from the list of dead messages"))
+
+		w.store.reportDamaged(w.lane, ops[i].Key,
+			errors.New("the row is gone from the list of dead messages"))
 		ops = slices.Delete(ops, i, i+1)
 		next.CommitSeq = w.tail.CommitSeq + 1 + w.lostCommits
 	}
 }
 
-// indexOfGone returns the index of the operation because of which storage refused a commit, if the operation removes a
-// row (x_) of the list of dead messages that is gone already. Such a row only lists a message, so its absence must not
-// stop the lane. For any other error it returns -1.
+// indexOfGone returns the index of the operation because of which storage refused a commit, if the
+// operation removes a row (x_) of the list of dead messages that is gone already. Such a row only
+// lists a message, so its absence must not stop the lane. For any other error it returns -1.
 func indexOfGone(err error, ops []storage.Op) int {
 	row, isRefused := refusedRow(err)
-	if !isRefused || !storage.Is(err, storage.NotFound) || !strings.HasPrefix(row, rows.DeadPrefix) {
+	if !isRefused || !storage.Is(err, storage.NotFound) ||
+		!strings.HasPrefix(row, rows.DeadPrefix) {
 		return -1
 	}
-	return slices.IndexFunc(ops, func(op storage.Op) bool { return op.Key == row && op.Kind == storage.Delete })
+	return slices.IndexFunc(ops,
+		func(op storage.Op) bool { return op.Key == row && op.Kind == storage.Delete })
 }
 
-// writeTail sends one transaction until its result is known. After an uncertain answer it reads tail:
+// writeTail sends one transaction until its result is known. After an uncertain answer it reads
+// tail:
 //
 //   - If tail has the nonce and the commit number of next, the transaction was done.
 //   - If tail is unchanged, writeTail sends the same transaction again.
@@ -116,14 +129,17 @@ func (w *Writer) writeTail(ctx context.Context, next Tail, ops []storage.Op) err
 			w.tail, w.lostCommits = next, 0
 			return nil
 		}
+
 		if !rows.IsUncertain(err) {
 			w.lostCommits++
 			return refusalOf(err, all)
 		}
+
 		done, err := w.findOutcome(ctx, next)
 		if done || err != nil {
 			return err
 		}
+
 		clock.Sleep(ctx, rows.ResendPause)
 	}
 }
@@ -147,8 +163,9 @@ func refusalOf(err error, ops []storage.Op) error {
 	}
 }
 
-// refusedRow returns the key of the row because of which storage refused a commit; false = err names no row. A refused
-// commit wrote nothing. If a late copy of the refused commit succeeds after all, the next commit returns ErrFenced.
+// refusedRow returns the key of the row because of which storage refused a commit; false = err
+// names no row. A refused commit wrote nothing. If a late copy of the refused commit succeeds after
+// all, the next commit returns ErrFenced.
 func refusedRow(err error) (string, bool) {
 	var r *rowRefusal
 	if !errors.As(err, &r) {
@@ -157,8 +174,8 @@ func refusedRow(err error) (string, bool) {
 	return r.row, true
 }
 
-// findOutcome reads tail until it knows whether next was written, or until ctx ends. If another change
-// of tail was written, findOutcome returns ErrFenced.
+// findOutcome reads tail until it knows whether next was written, or until ctx ends. If another
+// change of tail was written, findOutcome returns ErrFenced.
 func (w *Writer) findOutcome(ctx context.Context, next Tail) (done bool, err error) {
 	for {
 		c, err := w.store.ReadControl(ctx, w.lane)
@@ -167,6 +184,7 @@ func (w *Writer) findOutcome(ctx context.Context, next Tail) (done bool, err err
 			next.ETag = c.Tail.ETag
 			w.tail, w.lostCommits = next, 0
 			return true, nil
+
 		case err == nil && c.Tail.ETag == w.tail.ETag:
 			return false, nil
 		case err == nil:
@@ -174,6 +192,7 @@ func (w *Writer) findOutcome(ctx context.Context, next Tail) (done bool, err err
 		case ctx.Err() != nil:
 			return false, err
 		}
+
 		clock.Sleep(ctx, rows.ResendPause)
 	}
 }

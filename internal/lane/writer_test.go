@@ -20,15 +20,18 @@ func isCommit(c storagetest.Call) bool {
 
 func keepTail(*lane.Tail) {}
 
-// newCountTransaction returns a tx that adds 1 to the number of delivered messages, and saves blocks.
+// newCountTransaction returns a tx that adds 1 to the number of delivered messages, and saves
+// blocks.
 func newCountTransaction(blocks ...lane.KeyBlock) *lane.Transaction {
 	ch := &lane.Change{}
 	ch.UpdateTail(func(t *lane.Tail) { t.Counts.Delivered++ })
 	for _, b := range blocks {
 		ch.SaveBlock(b)
 	}
+
 	tx := &lane.Transaction{}
 	tx.TryAdd(ch)
+
 	return tx
 }
 
@@ -50,25 +53,33 @@ func TestWriter(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				for range 5 {
-					b.faults.Once(isCommit, storagetest.Fault{Kind: kind, Delay: 50 * time.Millisecond})
+					b.faults.Once(isCommit,
+						storagetest.Fault{Kind: kind, Delay: 50 * time.Millisecond})
 					if err := w.Commit(t.Context(), newCountTransaction()); err != nil {
 						t.Fatal(err)
 					}
 				}
+
 				b.faults.Wait()
+
 				if tail := b.readTail(); tail.Counts.Delivered != 5 || tail.CommitSeq != 5 ||
 					tail.ETag != w.Tail().ETag {
-					t.Errorf("tail %+v, writer %+v, want 5 delivered by commit 5, and one ETag", tail, w.Tail())
+					t.Errorf("tail %+v, writer %+v, want 5 delivered by commit 5, and one ETag",
+						tail, w.Tail())
 				}
 			})
 		})
+
 		t.Run("AFence"+name+"IsRaisedOnce", func(t *testing.T) {
 			simulate(t, func(t *testing.T, b *bench) {
 				b.faults.Once(isCommit, storagetest.Fault{Kind: kind, Delay: 50 * time.Millisecond})
 				w, err := b.store.RaiseFence(t.Context(), 0, "one", lane.Tail{}, keepTail)
 				b.faults.Wait()
-				if tail := b.readTail(); err != nil || tail.Fence != 1 || tail.ETag != w.Tail().ETag {
+
+				if tail := b.readTail(); err != nil || tail.Fence != 1 ||
+					tail.ETag != w.Tail().ETag {
 					t.Errorf("got %v, tail %+v, want fence 1 and the writer's ETag", err, tail)
 				}
 			})
@@ -82,15 +93,22 @@ func TestWriter_AFormerHolderCannotCommitAfterTheFenceRose(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if _, err := b.store.RaiseFence(t.Context(), 0, "two", lane.Tail{}, keepTail); err != nil {
 			t.Fatal(err)
 		}
-		err = former.Commit(t.Context(), newCountTransaction(lane.KeyBlock{ID: "test", NextAt: time.Now()}))
-		if tail := b.readTail(); !errors.Is(err, lane.ErrFenced) || tail.Fence != 2 || tail.Nonce != "two" ||
+
+		err = former.Commit(t.Context(),
+			newCountTransaction(lane.KeyBlock{ID: "test", NextAt: time.Now()}))
+		if tail := b.readTail(); !errors.Is(err, lane.ErrFenced) || tail.Fence != 2 ||
+			tail.Nonce != "two" ||
 			tail.Counts.Delivered != 0 {
-			t.Errorf("%v, tail %+v, want %v, Fence 2, Nonce two and Delivered 0", err, tail, lane.ErrFenced)
+			t.Errorf("%v, tail %+v, want %v, Fence 2, Nonce two and Delivered 0", err, tail,
+				lane.ErrFenced)
 		}
-		if _, err := b.account.Table().Get(t.Context(), "1.0", "b_test"); !storage.Is(err, storage.NotFound) {
+
+		if _, err := b.account.Table().Get(t.Context(), "1.0", "b_test"); !storage.Is(err,
+			storage.NotFound) {
 			t.Errorf("the former holder wrote a row: %v, want an error of kind NotFound", err)
 		}
 	})
@@ -102,6 +120,7 @@ func TestWriter_ALateCopyOfARefusedCommitIsNotTakenForTheNext(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		ch := &lane.Change{}
 		ch.RemoveBlock("test") // a row that does not exist
 		tx := &lane.Transaction{}
@@ -110,16 +129,19 @@ func TestWriter_ALateCopyOfARefusedCommitIsNotTakenForTheNext(t *testing.T) {
 		if err := w.Commit(t.Context(), tx); !storage.Is(err, storage.NotFound) {
 			t.Fatalf("got %v, want an error of kind NotFound", err)
 		}
+
 		row := storage.Op{Kind: storage.Insert, Key: "b_test", Values: map[string]any{}}
 		if _, err := b.account.Table().Transact(t.Context(), "1.0", []storage.Op{row}); err != nil {
 			t.Fatal(err)
 		}
+
 		b.faults.Release()
 		b.faults.Wait()
+
 		if err := w.Commit(t.Context(), newCountTransaction()); !errors.Is(err, lane.ErrFenced) ||
 			b.readTail().Counts.Delivered != 0 {
-			t.Errorf("the next commit was taken for done: %v, tail %+v, want %v and Delivered 0", err, b.readTail(),
-				lane.ErrFenced)
+			t.Errorf("the next commit was taken for done: %v, tail %+v, want %v and Delivered 0",
+				err, b.readTail(), lane.ErrFenced)
 		}
 	})
 }
@@ -130,13 +152,17 @@ func TestWriter_AFormerHoldersCommitArrivesLate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		b.faults.Once(isCommit, storagetest.Fault{Kind: storagetest.LateHeld})
 		done := make(chan error)
 		go func() { done <- former.Commit(t.Context(), newCountTransaction()) }()
 		<-done // a second copy of the commit was done; the first copy has not arrived yet
-		if _, err := b.faultless.RaiseFence(t.Context(), 0, "two", lane.Tail{}, keepTail); err != nil {
+
+		if _, err := b.faultless.RaiseFence(t.Context(), 0, "two", lane.Tail{}, keepTail); err !=
+			nil {
 			t.Fatal(err)
 		}
+
 		b.faults.Release()
 		b.faults.Wait()
 		if tail := b.readTail(); tail.Nonce != "two" || tail.Counts.Delivered != 1 {
@@ -151,6 +177,7 @@ func TestWriter_RaiseFenceWhileAFormerHolderCommits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		once := sync.Once{}
 		b.faults.Set(func(c storagetest.Call) storagetest.Fault {
 			if isCommit(c) {
@@ -160,12 +187,16 @@ func TestWriter_RaiseFenceWhileAFormerHolderCommits(t *testing.T) {
 					}
 				})
 			}
+
 			return storagetest.Fault{}
 		})
+
 		if _, err := b.store.RaiseFence(t.Context(), 0, "two", lane.Tail{}, keepTail); err != nil {
 			t.Fatal(err)
 		}
-		if tail := b.readTail(); tail.Nonce != "two" || tail.Counts.Delivered != 1 || tail.Fence != 2 {
+
+		if tail := b.readTail(); tail.Nonce != "two" || tail.Counts.Delivered != 1 ||
+			tail.Fence != 2 {
 			t.Errorf("tail %+v, want Nonce two, Delivered 1 and Fence 2", tail)
 		}
 	})
@@ -178,27 +209,38 @@ func TestBatch_FillsOneTransaction(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		tx, taken := &lane.Transaction{}, 0
 		for i := range 200 {
 			r, err := a.Append(t.Context(), newMessage("a", "x"), "")
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			ch := &lane.Change{}
-			ch.Hold("block", &lane.Entry{Message: r.Message}) // adds two operations, each for a row of this message
-			// All changes of the tx save the same block, so its row takes only one operation of the transaction.
-			ch.SaveBlock(lane.KeyBlock{ID: "block", KeyHash: "k", HeldCount: int64(i), NextAt: time.Now()})
+
+			// adds two operations, each for a row of this message
+			ch.Hold("block", &lane.Entry{Message: r.Message})
+
+			// All changes of the tx save the same block, so its row takes only one operation of the
+			// transaction.
+			ch.SaveBlock(lane.KeyBlock{ID: "block", KeyHash: "k", HeldCount: int64(i),
+				NextAt: time.Now()})
 			if !tx.TryAdd(ch) {
 				break
 			}
+
 			taken++
 		}
+
 		if err := w.Commit(t.Context(), tx); err != nil || taken != 49 {
 			t.Errorf("%d changes, %v, want 49 and no error", taken, err)
 		}
+
 		blocks, err := b.store.DeliveryState().ReadBlocks(t.Context(), 0)
 		if err != nil || len(blocks) != 1 || blocks[0].HeldCount != 48 {
-			t.Errorf("ReadBlocks = %+v, %v, want one block with a HeldCount of 48, the last state", blocks, err)
+			t.Errorf("ReadBlocks = %+v, %v, want one block with a HeldCount of 48, the last state",
+				blocks, err)
 		}
 	})
 }
@@ -209,11 +251,14 @@ func TestEntry_RecordKeepsFirstAndLast(t *testing.T) {
 	for range 50 {
 		e.Record(weir.Result{Outcome: weir.OutcomeRetry}, 1, true)
 	}
+
 	var numbers []int
 	for _, a := range e.Attempts {
 		numbers = append(numbers, a.Number)
 	}
-	if fmt.Sprint(numbers) != "[1 2 3 4 5 6 7 8 9 10 41 42 43 44 45 46 47 48 49 50]" || e.AttemptCount != 50 {
+
+	if fmt.Sprint(numbers) != "[1 2 3 4 5 6 7 8 9 10 41 42 43 44 45 46 47 48 49 50]" ||
+		e.AttemptCount != 50 {
 		t.Errorf("got %v, want numbers [1 2 3 4 5 6 7 8 9 10 41 42 43 44 45 46 47 48 49 50] and AttemptCount 50",
 			numbers)
 	}

@@ -10,8 +10,8 @@ import (
 	"weir/internal/storage/memory"
 )
 
-// A process that has a lease works under the lease's context. This context ends when the lease can no longer be
-// trusted.
+// A process that has a lease works under the lease's context. This context ends when the lease can
+// no longer be trusted.
 func ExampleAcquire() {
 	cfg := lease.Config{Leases: memory.New(time.Now).Leases(), Length: 15 * time.Second}
 	ctx := context.Background()
@@ -19,6 +19,7 @@ func ExampleAcquire() {
 	if err != nil {
 		panic(err)
 	}
+
 	_, err = lease.Acquire(ctx, cfg, "lane-1.0")
 	fmt.Println("second holder:", errors.Is(err, lease.ErrBusy))
 	fmt.Println("trusted:", taken.Trusted(), taken.Context().Err())
@@ -26,6 +27,7 @@ func ExampleAcquire() {
 	if err := taken.Release(ctx); err != nil {
 		panic(err)
 	}
+
 	fmt.Println("after the release:", taken.Trusted(), taken.Context().Err())
 	// Output:
 	// second holder: true

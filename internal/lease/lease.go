@@ -18,7 +18,8 @@ import (
 // ErrBusy means that another process has the lease.
 var ErrBusy = errors.New("lease busy")
 
-// ErrLost is the cause with which a lease's context is cancelled when the lease can no longer be trusted.
+// ErrLost is the cause with which a lease's context is cancelled when the lease can no longer be
+// trusted.
 var ErrLost = errors.New("lease lost")
 
 // Lengths of a lease that storage allows.
@@ -37,26 +38,30 @@ const (
 // Config has the settings of a lease.
 type Config struct {
 	Leases storage.Leases
-	Length time.Duration    // 15 to 60 s
-	Margin time.Duration    // a lease is trusted until Margin before its end; less than half of Length; 0 = default
+	Length time.Duration // 15 to 60 s
+	// a lease is trusted until Margin before its end; less than half of Length; 0 = default
+	Margin time.Duration
 	Now    func() time.Time // wall clock; nil = time.Now
 	Log    *slog.Logger     // nil = no logs
 }
 
-// Margin returns the default margin for a lease length: a tenth of the length, but at least 2 s. The margin allows for
-// clocks that run at different speeds, and for processes that stall.
+// Margin returns the default margin for a lease length: a tenth of the length, but at least 2 s.
+// The margin allows for clocks that run at different speeds, and for processes that stall.
 func Margin(length time.Duration) time.Duration { return max(length/10, minMargin) }
 
 func (c Config) withDefaults() Config {
 	if c.Margin == 0 {
 		c.Margin = Margin(c.Length)
 	}
+
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+
 	return c
 }
 
@@ -82,26 +87,30 @@ type Lease struct {
 	done     chan struct{} // closed when the goroutine of keepRenewing has ended
 	lostOnce sync.Once
 
-	mu         sync.Mutex
-	grantedAt  clockReading // wall clock and monotonic clock just before the last successful request was sent
+	mu sync.Mutex
+	// wall clock and monotonic clock just before the last successful request was sent
+	grantedAt  clockReading
 	trustTimer *time.Timer
 
 	releaseOnce sync.Once
 	releaseErr  error
 }
 
-// Acquire takes the lease under a new random id. A goroutine then renews the lease until Release is called, the lease
-// is lost, or ctx ends. If another process has the lease, Acquire returns ErrBusy. Any other error says that cfg is
-// wrong, or wraps an error of storage. The caller must call Release, even after the lease is lost.
+// Acquire takes the lease under a new random id. A goroutine then renews the lease until Release is
+// called, the lease is lost, or ctx ends. If another process has the lease, Acquire returns
+// ErrBusy. Any other error says that cfg is wrong, or wraps an error of storage. The caller must
+// call Release, even after the lease is lost.
 func Acquire(ctx context.Context, cfg Config, name string) (*Lease, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validateConfig(); err != nil {
 		return nil, fmt.Errorf("acquire lease %s: %w", name, err)
 	}
+
 	l := &Lease{cfg: cfg, name: name, id: uuid.NewString(), done: make(chan struct{})}
 	if err := l.acquireWithRetry(ctx); err != nil {
 		return nil, err
 	}
+
 	l.ctx, l.cancel = context.WithCancelCause(ctx)
 	l.startTrustTimer()
 	go func() {
@@ -110,11 +119,13 @@ func Acquire(ctx context.Context, cfg Config, name string) (*Lease, error) {
 		defer panics.Log(cfg.Log, "lease: renewals")
 		l.keepRenewing()
 	}()
+
 	return l, nil
 }
 
-// acquireWithRetry sends the request again if its answer is lost. A repeated request under the same id does no harm. If
-// all tries fail and an answer was lost, storage may have granted the lease. Then acquireWithRetry releases the lease.
+// acquireWithRetry sends the request again if its answer is lost. A repeated request under the same
+// id does no harm. If all tries fail and an answer was lost, storage may have granted the lease.
+// Then acquireWithRetry releases the lease.
 func (l *Lease) acquireWithRetry(ctx context.Context) error {
 	var err error
 	maybeOurs := false
@@ -126,6 +137,7 @@ func (l *Lease) acquireWithRetry(ctx context.Context) error {
 		maybeOurs = maybeOurs || storage.Is(err, storage.Ambiguous)
 		return err
 	})
+
 	switch {
 	case err == nil:
 		return nil
@@ -136,6 +148,7 @@ func (l *Lease) acquireWithRetry(ctx context.Context) error {
 			l.cfg.Log.Warn("lease: not released", "err", failed)
 		}
 	}
+
 	return fmt.Errorf("acquire lease %s: %w", l.name, err)
 }
 
@@ -147,23 +160,25 @@ func (l *Lease) acquireOnce(ctx context.Context) error {
 	if err == nil {
 		l.grantedAt = sent
 	}
+
 	return err
 }
 
 // isTransient reports whether a repeated request can succeed.
 func isTransient(err error) bool {
 	k := storage.KindOf(err)
-	return err != nil && (k == storage.Ambiguous || k == storage.Unavailable || k == storage.Throttled)
+	return err != nil && (k == storage.Ambiguous || k == storage.Unavailable ||
+		k == storage.Throttled)
 }
 
-// Context returns the context for all work that the lease protects. When the lease can no longer be trusted, the
-// context is cancelled with the cause ErrLost. The context is also cancelled, with another cause, when Release is
-// called or the context given to Acquire ends.
+// Context returns the context for all work that the lease protects. When the lease can no longer be
+// trusted, the context is cancelled with the cause ErrLost. The context is also cancelled, with
+// another cause, when Release is called or the context given to Acquire ends.
 func (l *Lease) Context() context.Context { return l.ctx }
 
-// Release cancels the lease's context, waits until the renewing goroutine has ended, and releases the lease. It does so
-// even if ctx has ended. It waits at most 5 s for storage. If another process has the lease by now, Release
-// returns nil. Further calls return the result of the first call.
+// Release cancels the lease's context, waits until the renewing goroutine has ended, and releases
+// the lease. It does so even if ctx has ended. It waits at most 5 s for storage. If another process
+// has the lease by now, Release returns nil. Further calls return the result of the first call.
 func (l *Lease) Release(ctx context.Context) error {
 	l.releaseOnce.Do(func() {
 		l.cancel(context.Canceled)

@@ -20,10 +20,12 @@ var acquireCases = map[string]func(t *testing.T, s *setup){
 		if _, err := lease.Acquire(t.Context(), s.cfg, "lane"); !errors.Is(err, lease.ErrBusy) {
 			t.Errorf("second: %v, want %v", err, lease.ErrBusy)
 		}
+
 		other, err := lease.Acquire(t.Context(), s.cfg, "another lane")
 		if err != nil {
 			t.Fatalf("Acquire of another lane = %v, want no error", err)
 		}
+
 		other.Release(t.Context())
 		if !isTrusted(first) {
 			t.Error("the first lease is not trusted, want it trusted")
@@ -42,6 +44,7 @@ var acquireCases = map[string]func(t *testing.T, s *setup){
 		if took := time.Since(start); took > length/3 {
 			t.Errorf("took %s, want at most %v", took, length/3)
 		}
+
 		if want := s.readWallClock().Add(window); !l.TrustUntil().Equal(want) {
 			t.Errorf("trusted until %s, want %s", l.TrustUntil(), want)
 		}
@@ -50,7 +53,8 @@ var acquireCases = map[string]func(t *testing.T, s *setup){
 		s.breakAll("Acquire", storagetest.FailAfter)
 		_, err := lease.Acquire(t.Context(), s.cfg, "lane")
 		if !storage.Is(err, storage.Ambiguous) || !s.isFree(t) {
-			t.Errorf("error %v, free %v, want an error of kind Ambiguous and a free lease", err, s.isFree(t))
+			t.Errorf("error %v, free %v, want an error of kind Ambiguous and a free lease", err,
+				s.isFree(t))
 		}
 	},
 	"AfterALostAnswerAndAnErrorTheLeaseIsReleased": func(t *testing.T, s *setup) {
@@ -59,14 +63,17 @@ var acquireCases = map[string]func(t *testing.T, s *setup){
 			if !isAcquire(c) {
 				return storagetest.Fault{}
 			}
+
 			if calls++; calls == 1 {
 				return storagetest.Fault{Kind: storagetest.FailAfter}
 			}
 			return storagetest.Fault{Kind: storagetest.FailBefore}
 		})
+
 		_, err := lease.Acquire(t.Context(), s.cfg, "lane")
 		if !storage.Is(err, storage.Unavailable) || !s.isFree(t) {
-			t.Errorf("error %v, free %v, want an error of kind Unavailable and a free lease", err, s.isFree(t))
+			t.Errorf("error %v, free %v, want an error of kind Unavailable and a free lease", err,
+				s.isFree(t))
 		}
 	},
 	"AfterACancellationTheLeaseIsReleased": func(t *testing.T, s *setup) {
@@ -81,7 +88,8 @@ var acquireCases = map[string]func(t *testing.T, s *setup){
 		s.breakAll("Acquire", storagetest.FailBefore)
 		_, err := lease.Acquire(t.Context(), s.cfg, "lane")
 		if !storage.Is(err, storage.Unavailable) || errors.Is(err, lease.ErrBusy) {
-			t.Errorf("error %v, want an error of kind Unavailable and another error than %v", err, lease.ErrBusy)
+			t.Errorf("error %v, want an error of kind Unavailable and another error than %v", err,
+				lease.ErrBusy)
 		}
 	},
 	"BadConfigIsRefused": func(t *testing.T, s *setup) {
@@ -95,8 +103,10 @@ var acquireCases = map[string]func(t *testing.T, s *setup){
 		}
 	},
 	"DefaultsSuffice": func(t *testing.T, s *setup) {
-		s.breakAll("Renew", storagetest.FailBefore) // a failed renewal must not panic, although Config.Log is nil
-		l, err := lease.Acquire(t.Context(), lease.Config{Leases: s.cfg.Leases, Length: time.Minute}, "lane")
+		// a failed renewal must not panic, although Config.Log is nil
+		s.breakAll("Renew", storagetest.FailBefore)
+		l, err := lease.Acquire(t.Context(),
+			lease.Config{Leases: s.cfg.Leases, Length: time.Minute}, "lane")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,6 +115,7 @@ var acquireCases = map[string]func(t *testing.T, s *setup){
 		if !isTrusted(l) {
 			t.Error("the lease ended early, want it trusted")
 		}
+
 		passTimeAndSettle(instant)
 		if !isLost(l) {
 			t.Error("the lease is not lost, want its trust ended")
@@ -130,9 +141,13 @@ func TestLease_Release(t *testing.T) {
 			if err := first.Release(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if cause := context.Cause(first.Context()); cause != context.Canceled || first.Trusted() {
-				t.Errorf("cause %v, trusted %v, want context.Canceled and no trust", cause, first.Trusted())
+
+			if cause := context.Cause(first.Context()); cause != context.Canceled ||
+				first.Trusted() {
+				t.Errorf("cause %v, trusted %v, want context.Canceled and no trust", cause,
+					first.Trusted())
 			}
+
 			if second := s.mustAcquire(t); !isTrusted(second) {
 				t.Error("the second lease is not trusted, want it trusted")
 			}
@@ -143,12 +158,15 @@ func TestLease_Release(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			cancel()
 			synctest.Wait()
+
 			if l.Trusted() || context.Cause(l.Context()) != context.Canceled {
 				t.Errorf("trusted %v, cause %v, want no trust and context.Canceled",
 					l.Trusted(), context.Cause(l.Context()))
 			}
+
 			if err := l.Release(ctx); err != nil || !s.isFree(t) {
 				t.Errorf("error %v, free %v, want a free lease", err, s.isFree(t))
 			}
@@ -162,11 +180,14 @@ func TestLease_Release(t *testing.T) {
 			if err := lost.Release(t.Context()); err != nil {
 				t.Errorf("Release of the lost lease = %v, want no error", err)
 			}
+
 			if cause := context.Cause(lost.Context()); cause != lease.ErrLost {
 				t.Errorf("cause %v, want %v", cause, lease.ErrLost)
 			}
+
 			if passTimeAndSettle(time.Minute); !isTrusted(next) || s.isFree(t) {
-				t.Errorf("next trusted %t, free %t, want the next lease taken", isTrusted(next), s.isFree(t))
+				t.Errorf("next trusted %t, free %t, want the next lease taken", isTrusted(next),
+					s.isFree(t))
 			}
 		},
 		"ASecondCallReturnsTheFirstResult": func(t *testing.T, s *setup) {
@@ -174,8 +195,11 @@ func TestLease_Release(t *testing.T) {
 			s.breakAll("Release", storagetest.FailBefore)
 			first := l.Release(t.Context())
 			s.faults.Set(nil)
-			if second := l.Release(t.Context()); !storage.Is(first, storage.Unavailable) || second != first {
-				t.Errorf("first %v, second %v, want an error of kind Unavailable and %v", first, second, first)
+
+			if second := l.Release(t.Context()); !storage.Is(first, storage.Unavailable) ||
+				second != first {
+				t.Errorf("first %v, second %v, want an error of kind Unavailable and %v", first,
+					second, first)
 			}
 		},
 		"GivesUpAfterFiveSeconds": func(t *testing.T, s *setup) {
@@ -187,12 +211,15 @@ func TestLease_Release(t *testing.T) {
 			}
 		},
 		"WaitsForARenewalThatIgnoresItsContext": func(t *testing.T, s *setup) {
-			s.cfg.Leases = &hooked{Leases: s.cfg.Leases, onAnswer: func(context.Context) { passTime(3 * time.Second) }}
+			s.cfg.Leases = &hooked{Leases: s.cfg.Leases,
+				onAnswer: func(context.Context) { passTime(3 * time.Second) }}
 			l := s.mustAcquire(t)
 			passTimeAndSettle(renewal + instant)
 			start := time.Now()
-			if err := l.Release(t.Context()); err != nil || time.Since(start) != 3*time.Second-instant {
-				t.Errorf("error %v after %s, want %v and no error", err, time.Since(start), 3*time.Second-instant)
+			if err := l.Release(t.Context()); err != nil ||
+				time.Since(start) != 3*time.Second-instant {
+				t.Errorf("error %v after %s, want %v and no error", err, time.Since(start),
+					3*time.Second-instant)
 			}
 		},
 		"EndsARenewalInFlight": func(t *testing.T, s *setup) {
@@ -201,7 +228,8 @@ func TestLease_Release(t *testing.T) {
 			passTimeAndSettle(renewal + instant)
 			start := time.Now()
 			if err := l.Release(t.Context()); err != nil || time.Since(start) != 0 || !s.isFree(t) {
-				t.Errorf("error %v after %s, free %v, want a free lease at once", err, time.Since(start), s.isFree(t))
+				t.Errorf("error %v after %s, free %v, want a free lease at once", err,
+					time.Since(start), s.isFree(t))
 			}
 		},
 	}

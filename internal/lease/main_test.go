@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A lease of 15 s has a margin of 2 s, so it is trusted for 13 s. The lease is renewed every 5 s, and a renewal has a
-// time limit of 2.5 s.
+// A lease of 15 s has a margin of 2 s, so it is trusted for 13 s. The lease is renewed every 5 s,
+// and a renewal has a time limit of 2.5 s.
 const (
 	length  = 15 * time.Second
 	window  = 13 * time.Second
@@ -52,6 +52,7 @@ func (s *setup) mustAcquire(t *testing.T) *lease.Lease {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { l.Release(context.Background()) })
 	return l
 }
@@ -66,9 +67,11 @@ func (s *setup) isFree(t *testing.T) bool {
 		}
 		return false
 	}
+
 	if err := s.inner.Release(t.Context(), "lane", other); err != nil {
 		t.Fatal(err)
 	}
+
 	return true
 }
 
@@ -89,7 +92,8 @@ func isLost(l *lease.Lease) bool {
 
 func isTrusted(l *lease.Lease) bool { return l.Context().Err() == nil && l.Trusted() }
 
-// hooked counts renewals. It calls onAnswer, if set, after storage has answered a renewal and before Renew returns.
+// hooked counts renewals. It calls onAnswer, if set, after storage has answered a renewal and
+// before Renew returns.
 type hooked struct {
 	storage.Leases
 	renews   atomic.Int64

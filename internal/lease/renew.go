@@ -18,8 +18,8 @@ func (l *Lease) keepRenewing() {
 	}
 }
 
-// renewOnce sends one renewal, and returns the time to wait before the next one. After a success, the next renewal
-// begins a third of the lease's length after the beginning of this renewal.
+// renewOnce sends one renewal, and returns the time to wait before the next one. After a success,
+// the next renewal begins a third of the lease's length after the beginning of this renewal.
 func (l *Lease) renewOnce() time.Duration {
 	ctx, cancel := context.WithTimeout(l.ctx, l.cfg.requestTimeout())
 	defer cancel()
@@ -34,5 +34,6 @@ func (l *Lease) renewOnce() time.Duration {
 	case l.ctx.Err() == nil:
 		l.cfg.Log.Warn("lease: not renewed", "err", err)
 	}
+
 	return renewDelay
 }

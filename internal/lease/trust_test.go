@@ -20,9 +20,11 @@ var trustCases = map[string]func(t *testing.T, s *setup){
 		for range 60 {
 			passTimeAndSettle(time.Minute + instant)
 			if !isTrusted(l) || s.isFree(t) {
-				t.Fatalf("after %s: trusted %v, want the lease taken and trusted", time.Since(start), l.Trusted())
+				t.Fatalf("after %s: trusted %v, want the lease taken and trusted",
+					time.Since(start), l.Trusted())
 			}
 		}
+
 		if n := renews.renews.Load(); n != int64(time.Hour/renewal) {
 			t.Errorf("%d renewals in an hour, want %v", n, int64(time.Hour/renewal))
 		}
@@ -32,6 +34,7 @@ var trustCases = map[string]func(t *testing.T, s *setup){
 		if got, want := l.TrustUntil(), s.readWallClock().Add(window); !got.Equal(want) {
 			t.Errorf("at first %s, want %s", got, want)
 		}
+
 		passTimeAndSettle(renewal + instant)
 		if got, want := l.TrustUntil(), s.readWallClock().Add(window-instant); !got.Equal(want) {
 			t.Errorf("renewed %s, want %s", got, want)
@@ -45,10 +48,14 @@ var trustCases = map[string]func(t *testing.T, s *setup){
 		if !isTrusted(l) {
 			t.Fatal("the lease ended early, want it trusted")
 		}
+
 		passTimeAndSettle(instant)
+
 		if !isLost(l) {
-			t.Fatalf("cause %v, trusted %v, want the lease lost", context.Cause(l.Context()), l.Trusted())
+			t.Fatalf("cause %v, trusted %v, want the lease lost", context.Cause(l.Context()),
+				l.Trusted())
 		}
+
 		if s.isFree(t) {
 			t.Error("the lease is free in storage when trust ends, want it taken")
 		}
@@ -72,6 +79,7 @@ var trustCases = map[string]func(t *testing.T, s *setup){
 		if !isTrusted(l) {
 			t.Fatal("the lease ended early, want it trusted")
 		}
+
 		passTimeAndSettle(instant)
 		if !isLost(l) {
 			t.Error("the lease is not lost, want its trust ended")
@@ -84,6 +92,7 @@ var trustCases = map[string]func(t *testing.T, s *setup){
 		if !isTrusted(l) {
 			t.Fatal("the lease ended early, want it trusted")
 		}
+
 		passTimeAndSettle(instant)
 		if !isLost(l) {
 			t.Error("the lease is not lost, want its trust ended")
@@ -118,8 +127,10 @@ var trustCases = map[string]func(t *testing.T, s *setup){
 		}
 	},
 	"AnAnswerAfterTheEndOfTrustRestoresNone": func(t *testing.T, s *setup) {
-		// The answer to the first renewal comes late: trust and the renewal's time limit have already ended.
-		s.cfg.Leases = &hooked{Leases: s.cfg.Leases, onAnswer: func(context.Context) { passTime(window) }}
+		// The answer to the first renewal comes late: trust and the renewal's time limit have
+		// already ended.
+		s.cfg.Leases = &hooked{Leases: s.cfg.Leases,
+			onAnswer: func(context.Context) { passTime(window) }}
 		l := s.mustAcquire(t)
 		passTimeAndSettle(renewal + window + instant)
 		if !isLost(l) {
@@ -147,6 +158,7 @@ func TestLease_Trusted_Clocks(t *testing.T) {
 			if l.Trusted() {
 				t.Fatal("the lease is trusted, want it lost: the machine may have slept")
 			}
+
 			if !isLost(l) {
 				t.Error("the context goes on after Trusted was asked, want it ended")
 			}
@@ -168,6 +180,7 @@ func TestLease_Trusted_Clocks(t *testing.T) {
 			if !isTrusted(l) {
 				t.Fatal("the lease ended early, want it trusted")
 			}
+
 			passTimeAndSettle(instant)
 			if !isLost(l) {
 				t.Error("the lease is not lost, want its trust ended")
@@ -183,8 +196,8 @@ func TestLease_Trusted_Clocks(t *testing.T) {
 			}
 		},
 		"AnAnswerAfterASleepRestoresNoTrust": func(t *testing.T, s *setup) {
-			// The machine sleeps during the renewal: the monotonic clock stops, and the wall clock goes on. Trust ends
-			// before the answer comes, so the renewal must not extend trust.
+			// The machine sleeps during the renewal: the monotonic clock stops, and the wall clock
+			// goes on. Trust ends before the answer comes, so the renewal must not extend trust.
 			sleepy := &hooked{Leases: s.cfg.Leases,
 				onAnswer: func(context.Context) { s.ahead.Store(int64(window - renewal)) }}
 			s.cfg.Leases = sleepy
@@ -200,6 +213,7 @@ func TestLease_Trusted_Clocks(t *testing.T) {
 			if l.Trusted() {
 				t.Fatal("the lease is trusted an hour later, want it lost")
 			}
+
 			s.ahead.Store(0)
 			if !isLost(l) {
 				t.Error("the lease is trusted again, want it lost")

@@ -1,6 +1,6 @@
-// Package loopback keeps pages of other sites away from the servers of a developer's machine. The page of
-// another site can give its own name the address 127.0.0.1 (DNS rebinding), and so read and change
-// everything: the browser then takes the server for a part of that site.
+// Package loopback keeps pages of other sites away from the servers of a developer's machine. The
+// page of another site can give its own name the address 127.0.0.1 (DNS rebinding), and so read and
+// change everything: the browser then takes the server for a part of that site.
 package loopback
 
 import (
@@ -15,9 +15,12 @@ func IsName(host string) bool {
 	if withoutPort, _, err := net.SplitHostPort(host); err == nil {
 		name = withoutPort
 	}
+
 	name = strings.ToLower(strings.TrimSuffix(strings.Trim(name, "[]"), "."))
 	ip := net.ParseIP(name)
-	return name == "localhost" || strings.HasSuffix(name, ".localhost") || ip != nil && ip.IsLoopback()
+
+	return name == "localhost" || strings.HasSuffix(name, ".localhost") ||
+		ip != nil && ip.IsLoopback()
 }
 
 // Guard returns a handler that refuses requests to other names than those of this machine.

@@ -13,6 +13,7 @@ func TestGuard(t *testing.T) {
 	guarded := loopback.Guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 	}))
+
 	for host, want := range map[string]int{
 		"localhost": 204, "localhost:7072": 204, "LOCALHOST.:7072": 204, "cms.localhost:7072": 204,
 		"127.0.0.1:7072": 204, "127.1.2.3": 204, "[::1]:7072": 204, "[::1]": 204,

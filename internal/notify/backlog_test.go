@@ -28,6 +28,7 @@ func (w *world) fillOutbox(address string, count int, at time.Time) {
 		e.URL = address
 		events = append(events, e)
 	}
+
 	for chunk := range slices.Chunk(events, storage.MaxOps-1) {
 		if err := box.Enqueue(w.t.Context(), chunk); err != nil {
 			w.t.Fatal(err)
@@ -44,19 +45,23 @@ func (w *world) countAllRows() (n int) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
+
 		if n += len(page.Rows); !page.More {
 			return n
 		}
+
 		q.After = page.Rows[len(page.Rows)-1].Key
 	}
 }
 
 // slowly answers each request after a time.
-func slowly(takes time.Duration, answer func(*http.Request) (int, http.Header, error)) func(*http.Request) (int,
+func slowly(takes time.Duration,
+	answer func(*http.Request) (int, http.Header, error)) func(*http.Request) (int,
 	http.Header, error) {
 	return func(r *http.Request) (int, http.Header, error) {
 		timer := time.NewTimer(takes)
 		defer timer.Stop()
+
 		select {
 		case <-timer.C:
 			return answer(r)
@@ -66,8 +71,9 @@ func slowly(takes time.Duration, answer func(*http.Request) (int, http.Header, e
 	}
 }
 
-// An event's row is removed once, and written again only after a failed request of this event. So the
-// number of written rows does not depend on the length of the backlog, however the receiver behaves.
+// An event's row is removed once, and written again only after a failed request of this event. So
+// the number of written rows does not depend on the length of the backlog, however the receiver
+// behaves.
 func TestSender_WritesARowOnlyForARequest(t *testing.T) {
 	var turn atomic.Int64
 	for name, answer := range map[string]func(*http.Request) (int, http.Header, error){
@@ -94,20 +100,24 @@ func TestSender_WritesARowOnlyForARequest(t *testing.T) {
 	}
 }
 
-func checkRowsWritten(t *testing.T, w *world, answer func(*http.Request) (int, http.Header, error), backlog int) {
+func checkRowsWritten(t *testing.T, w *world, answer func(*http.Request) (int, http.Header, error),
+	backlog int) {
 	var mu sync.Mutex
 	accepted, failed := 0, 0
 	w.receiver.setAnswer(func(r *http.Request) (int, http.Header, error) {
 		status, header, err := answer(r)
 		mu.Lock()
 		defer mu.Unlock()
+
 		if err == nil && status == 204 {
 			accepted++
 		} else {
 			failed++
 		}
+
 		return status, header, err
 	})
+
 	w.fillOutbox(hook, backlog, time.Now())
 	p := w.startSender()
 	written, queries := 0, 0
@@ -115,31 +125,39 @@ func checkRowsWritten(t *testing.T, w *world, answer func(*http.Request) (int, h
 		if c.Op == "Range" && strings.HasPrefix(c.Key, "n_") {
 			queries++
 		}
+
 		for _, op := range c.Ops {
 			if strings.HasPrefix(op.Key, "n_") {
 				written++
 			}
 		}
+
 		return storagetest.Fault{}
 	})
+
 	p.WakeOutbox(0)
 	passTime(10 * time.Minute)
 	mu.Lock()
-	t.Logf("%d events accepted, %d requests failed, %d rows written, %d queries", accepted, failed, written, queries)
+	t.Logf("%d events accepted, %d requests failed, %d rows written, %d queries", accepted, failed,
+		written, queries)
+
 	if accepted+failed == 0 || written > accepted+2*failed {
 		t.Errorf("got %d rows written for %d accepted events and %d failed requests, want at most %d, "+
 			"and some requests", written, accepted, failed, accepted+2*failed)
 	}
+
 	if limit := 4*(accepted+failed) + 10*(1+backlog/1000); queries > limit {
 		t.Errorf("got %d queries of the outbox, want at most %d", queries, limit)
 	}
+
 	mu.Unlock()
 	if want := backlog - accepted; w.countAllRows() != want {
 		t.Errorf("got %d rows left, want %d", w.countAllRows(), want)
 	}
 }
 
-// A backlog waits for its receiver only: when the receiver is fast again, all events are sent at once.
+// A backlog waits for its receiver only: when the receiver is fast again, all events are sent at
+// once.
 func TestSender_SendsABacklogAsFastAsItsReceiver(t *testing.T) {
 	for name, answer := range map[string]func(*http.Request) (int, http.Header, error){
 		"Slow": slowly(5*time.Second, answerStatus(204)),
@@ -155,10 +173,12 @@ func TestSender_SendsABacklogAsFastAsItsReceiver(t *testing.T) {
 				before := len(w.receiver.listEvents())
 				w.receiver.setAnswer(slowly(10*time.Millisecond, answerStatus(204)))
 				passTime(3 * time.Minute)
+
 				if left := w.countAllRows(); left > before {
 					t.Errorf("got %d of 3000 events left after 3 minutes, want those with a retry, at most %d", left,
 						before)
 				}
+
 				passTime(2 * time.Hour)
 				w.checkOutboxEmpty()
 			})
@@ -166,8 +186,9 @@ func TestSender_SendsABacklogAsFastAsItsReceiver(t *testing.T) {
 	}
 }
 
-// While a slow receiver has a backlog, the session does not read the whole outbox for each new event. An event
-// whose row is added late, behind the position of the reads, must still be sent soon.
+// While a slow receiver has a backlog, the session does not read the whole outbox for each new
+// event. An event whose row is added late, behind the position of the reads, must still be sent
+// soon.
 func TestSender_FindsALateRowDuringABacklog(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		isOther := func(r *http.Request) bool { return r.URL.Host == "other.slow.example.com" }
@@ -178,6 +199,7 @@ func TestSender_FindsALateRowDuringABacklog(t *testing.T) {
 			}
 			return slow(r)
 		})
+
 		w.fillOutbox(hook, 5000, time.Now())
 		p := w.startSender()
 		p.WakeOutbox(0)
@@ -191,16 +213,18 @@ func TestSender_FindsALateRowDuringABacklog(t *testing.T) {
 				sent++
 			}
 		}
+
 		if sent != 1 {
 			t.Errorf("got the late event %d times within 6 minutes, want once", sent)
 		}
+
 		w.receiver.setAnswer(answerStatus(204))
 		passTime(time.Minute)
 	})
 }
 
-// Events of a receiver that is too slow or away are given up by their age, without a request, and no
-// younger event is.
+// Events of a receiver that is too slow or away are given up by their age, without a request, and
+// no younger event is.
 func TestSender_GivesUpUntriedEventsByTheirAge(t *testing.T) {
 	for name, answer := range map[string]func(*http.Request) (int, http.Header, error){
 		"Slow": slowly(9*time.Second, answerStatus(204)),
@@ -213,17 +237,24 @@ func TestSender_GivesUpUntriedEventsByTheirAge(t *testing.T) {
 				w.fillOutbox(hook, 3000, time.Now().Add(-60*time.Hour))
 				w.startSender().WakeOutbox(0)
 				passTime(time.Hour + 50*time.Minute)
+
 				if given := w.seen.countOf("message.delivered given_up"); given != 0 {
-					t.Fatalf("got %d events given up before they were three days old, want 0", given)
+					t.Fatalf("got %d events given up before they were three days old, want 0",
+						given)
 				}
+
 				passTime(40 * time.Minute)
-				told, given := w.seen.countOf("message.delivered told"), w.seen.countOf("message.delivered given_up")
+				told, given := w.seen.countOf("message.delivered told"),
+					w.seen.countOf("message.delivered given_up")
+
 				// Some events were tried, and are kept for three days from their first try. A slow
 				// receiver has got some of the younger events.
-				if left := w.countAllRows(); left < 2600 || left > 3200 || given < 1200 || given > 3000 {
+				if left := w.countAllRows(); left < 2600 || left > 3200 || given < 1200 ||
+					given > 3000 {
 					t.Errorf("got %d events told, %d given up, and %d left; want at most the 3000 older "+
 						"ones given up, and about 3000 left", told, given, left)
 				}
+
 				w.receiver.setAnswer(answerStatus(204))
 				passTime(2 * time.Hour)
 				w.checkOutboxEmpty()
@@ -242,6 +273,7 @@ func TestSender_GivesUpNothingAfterALongStandstill(t *testing.T) {
 		if told := w.seen.countOf("message.delivered told"); told != 4000 {
 			t.Errorf("got %d events told, want 4000; the outcomes are %v", told, w.seen.n)
 		}
+
 		w.checkOutboxEmpty()
 	})
 }

@@ -35,15 +35,19 @@ type messageData struct {
 	FinishedAt   time.Time  `json:"finishedAt"`
 }
 
-// encodeMessageEvent returns the webhook-id and the body of an event which says that a message has become final. It
-// takes the stage and the time from the event's row, because a replay can have changed the message in the meantime.
+// encodeMessageEvent returns the webhook-id and the body of an event which says that a message has
+// become final. It takes the stage and the time from the event's row, because a replay can have
+// changed the message in the meantime.
 func encodeMessageEvent(m outbox.Event, st weir.Status) (id string, body []byte, err error) {
 	public := st.Message.Public().String()
 	data := messageData{
-		ID: public, Stage: m.Stage, Contract: st.Message.Contract, Key: st.Message.Key, Version: st.Message.Version,
-		Lane: st.Message.ID.Lane, Sequence: st.Message.ID.Seq, Attempts: st.AttemptCount, CMSStatus: st.CMSStatus,
+		ID: public, Stage: m.Stage, Contract: st.Message.Contract, Key: st.Message.Key,
+		Version: st.Message.Version,
+		Lane:    st.Message.ID.Lane, Sequence: st.Message.ID.Seq, Attempts: st.AttemptCount,
+		CMSStatus:  st.CMSStatus,
 		AcceptedAt: st.Message.AcceptedAt.UTC(), FinishedAt: m.At,
 	}
+
 	switch m.Stage {
 	case weir.Dead:
 		data.Reason = st.LastError
@@ -52,12 +56,17 @@ func encodeMessageEvent(m outbox.Event, st weir.Status) (id string, body []byte,
 	case weir.Superseded:
 		data.SupersededBy = st.SupersededBy
 	}
+
 	if due := st.Message.DueAt; !due.IsZero() {
 		data.DeliverAt = &due
 	}
+
 	body, err = json.Marshal(webhookEvent{m.Type, m.At, data})
-	// The message's id contains a nonce, so events of different installations have different webhook-ids.
+
+	// The message's id contains a nonce, so events of different installations have different
+	// webhook-ids.
 	sum := sha256.Sum256([]byte(public + " " + m.Key))
+
 	return "evt_" + hex.EncodeToString(sum[:16]), body, err
 }
 

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// maxQueuedPerLine limits the events in memory for one line, and maxQueued those for all lines of
-	// an outbox. All other events stay in their rows.
+	// maxQueuedPerLine limits the events in memory for one line, and maxQueued those for all lines
+	// of an outbox. All other events stay in their rows.
 	maxQueuedPerLine = 50
 	maxQueued        = 1000
 	// A line reads on when it has at most refillAt events in memory.
@@ -28,11 +28,13 @@ type line struct {
 	queue      []queuedMail
 	lastServed int // requestCount at the last request
 
-	// The line's rows up to the key readUpTo are in the queue, in flight or finished, if the line is
-	// behind.
+	// The line's rows up to the key readUpTo are in the queue, in flight or finished, if the line
+	// is behind.
 	behindSince time.Time // zero = the line is not behind: it was read to its end
 	readUpTo    string
-	isSparse    bool // the last page did not fill the line's queue, so its rows are rare, and the next page is larger
+	// the last page did not fill the line's queue, so its rows are rare, and the next page is
+	// larger
+	isSparse bool
 }
 
 func (l *line) isBehind() bool { return !l.behindSince.IsZero() }
@@ -56,9 +58,9 @@ func (l *line) fallBehind(key string, now time.Time) {
 }
 
 // lines has the lines of an outbox, and the positions of the reads. It outlives a session, so that
-// the next one does not read a long outbox from the beginning. The positions are only hints, because
-// another process can have changed the outbox: wholeInterval bounds the time for which a wrong
-// position can hold back an event.
+// the next one does not read a long outbox from the beginning. The positions are only hints,
+// because another process can have changed the outbox: wholeInterval bounds the time for which a
+// wrong position can hold back an event.
 type lines struct {
 	byName    map[string]*line
 	next      string    // rows up to this key were read, except those of lines that are behind
@@ -131,6 +133,7 @@ func (t *outboxSession) mergeLines() {
 			}
 			l.queue, l.behindSince = nil, time.Time{}
 		}
+
 		if len(l.queue) == 0 && !l.isBehind() {
 			delete(t.lines.byName, l.name)
 		}
@@ -140,7 +143,8 @@ func (t *outboxSession) mergeLines() {
 // allowedAtOnce returns how many requests of a line may be in flight now.
 func (t *outboxSession) allowedAtOnce(l *line) int {
 	now := t.sender.Now()
-	return min(t.sender.backoffs.allowedAtOnce(l.host, now), t.sender.backoffs.allowedAtOnce(l.name, now))
+	return min(t.sender.backoffs.allowedAtOnce(l.host, now),
+		t.sender.backoffs.allowedAtOnce(l.name, now))
 }
 
 // retryAt returns the end of the backoff of a line's host or address.
@@ -155,10 +159,12 @@ func (t *outboxSession) retryAt(l *line) time.Time {
 
 // hasRoom reports whether a line takes another event into memory.
 func (t *outboxSession) hasRoom(l *line) bool {
-	return len(l.queue) < maxQueuedPerLine && t.lines.countQueued() < maxQueued && t.allowedAtOnce(l) > 0
+	return len(l.queue) < maxQueuedPerLine && t.lines.countQueued() < maxQueued &&
+		t.allowedAtOnce(l) > 0
 }
 
-// findRefillable returns the line with the oldest rows that are to be read now; nil = there is none.
+// findRefillable returns the line with the oldest rows that are to be read now; nil = there is
+// none.
 func (t *outboxSession) findRefillable() *line {
 	var first *line
 	for _, l := range t.lines.list() {
@@ -167,6 +173,7 @@ func (t *outboxSession) findRefillable() *line {
 			first = l
 		}
 	}
+
 	return first
 }
 

@@ -46,7 +46,8 @@ type receivedEvent struct {
 	}
 }
 
-// receiver records the requests, and answers each request with the results of calling the field "answer".
+// receiver records the requests, and answers each request with the results of calling the field
+// "answer".
 type receiver struct {
 	mu     sync.Mutex
 	answer func(*http.Request) (status int, header http.Header, err error)
@@ -60,6 +61,7 @@ func (r *receiver) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	got := receivedEvent{at: time.Now(), url: req.URL.String(), id: req.Header.Get("webhook-id"),
 		sign:    req.Header.Get("webhook-signature"),
 		seconds: req.Header.Get("webhook-timestamp"), trace: req.Header.Get("traceparent") + " " +
@@ -67,6 +69,7 @@ func (r *receiver) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := json.Unmarshal(body, &got.event); err != nil {
 		return nil, err
 	}
+
 	r.mu.Lock()
 	r.log = append(r.log, got)
 	answer := r.answer
@@ -80,11 +83,13 @@ func (r *receiver) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err == nil {
 		err = req.Context().Err()
 	}
+
 	if err != nil {
 		return nil, err
 	}
-	return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(strings.NewReader("thanks")),
-		Request: req}, nil
+
+	return &http.Response{StatusCode: status, Header: header,
+		Body: io.NopCloser(strings.NewReader("thanks")), Request: req}, nil
 }
 
 func (r *receiver) setAnswer(answer func(*http.Request) (int, http.Header, error)) {
@@ -169,7 +174,8 @@ func secretOf(t *testing.T, text string) notify.Secret {
 	return s
 }
 
-// startSender starts the Sender of a new process. From then on commitFinal wakes this Sender, not an earlier one.
+// startSender starts the Sender of a new process. From then on commitFinal wakes this Sender, not
+// an earlier one.
 func (w *world) startSender(change ...func(*notify.Config)) *sender {
 	w.t.Helper()
 	p := &sender{faults: storagetest.NewFaults()}
@@ -179,12 +185,14 @@ func (w *world) startSender(change ...func(*notify.Config)) *sender {
 		Store: &store, Leases: p.faults.Leases(w.account.Leases()), Now: time.Now, Log: quietLog,
 		Transport: w.receiver, Observer: w.seen,
 		Rand: func() float64 { return 0 },
-		Callbacks: notify.Callbacks{AllowedHosts: []string{"hooks.example.com", "*.slow.example.com"},
-			Secret: secretOf(w.t, knownSecret)},
+		Callbacks: notify.Callbacks{AllowedHosts: []string{"hooks.example.com",
+			"*.slow.example.com"}, Secret: secretOf(w.t, knownSecret)},
 	}
+
 	for _, f := range change {
 		f(&cfg)
 	}
+
 	p.Sender = notify.New(cfg)
 	w.store.Notifier = p.Sender
 	w.t.Cleanup(func() {
@@ -193,6 +201,7 @@ func (w *world) startSender(change ...func(*notify.Config)) *sender {
 		}
 		synctest.Wait()
 	})
+
 	return p
 }
 
@@ -204,6 +213,7 @@ func (w *world) appendMessage(callback string) weir.ID {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	return r.Message.ID
 }
 
@@ -217,29 +227,36 @@ func (w *world) commitFinal(stage weir.Stage, ids ...weir.ID) {
 			w.t.Fatal(err)
 		}
 	}
+
 	batch := &lane.Transaction{}
 	for _, id := range ids {
 		e, err := w.store.ReadMessage(ctx, 0, id.Seq)
 		if err != nil {
 			w.t.Fatal(err)
 		}
+
 		ch, at := &lane.Change{}, time.Now().UTC().Truncate(time.Microsecond)
 		result := weir.Result{Outcome: weir.OutcomeDelivered, Status: 200, StartedAt: at}
 		if stage == weir.Dead {
-			result = weir.Result{Outcome: weir.OutcomeRejected, Status: 400, Reason: "400 no such path", StartedAt: at}
+			result = weir.Result{Outcome: weir.OutcomeRejected, Status: 400,
+				Reason: "400 no such path", StartedAt: at}
 			ch.NotifyFinal(e, stage, at, w.store.Notifier.DeadReceivers(e.Message.Contract))
 		}
+
 		e.Record(result, 1, true)
 		if err := ch.Finish(e, stage, at); err != nil {
 			w.t.Fatal(err)
 		}
+
 		ch.UpdateTail(func(t *lane.Tail) { t.Cursor = max(t.Cursor, id.Seq+1) })
+
 		if !batch.TryAdd(ch) {
 			w.commitBatch(batch)
 			batch = &lane.Transaction{}
 			batch.TryAdd(ch)
 		}
 	}
+
 	w.commitBatch(batch)
 }
 
@@ -248,6 +265,7 @@ func (w *world) commitBatch(b *lane.Transaction) {
 	if err := w.writer.Commit(w.t.Context(), b); err != nil {
 		w.t.Fatal(err)
 	}
+
 	for _, ch := range b.Changes() {
 		if ch.HasEvents() {
 			w.store.Notifier.WakeOutbox(0)
@@ -255,14 +273,18 @@ func (w *world) commitBatch(b *lane.Transaction) {
 	}
 }
 
-// countRows returns the number of rows in the outbox, and reports whether the outbox has its marker.
+// countRows returns the number of rows in the outbox, and reports whether the outbox has its
+// marker.
 func (w *world) countRows() (n int, hasMarker bool) {
 	w.t.Helper()
-	page, err := w.account.Table().Range(w.t.Context(), storage.Query{Partition: "1.0", From: "n_", To: "n_~"})
+	page, err := w.account.Table().Range(w.t.Context(),
+		storage.Query{Partition: "1.0", From: "n_", To: "n_~"})
 	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	_, err = w.account.Table().Get(w.t.Context(), "1.0", "!mail")
+
 	return len(page.Rows), err == nil
 }
 

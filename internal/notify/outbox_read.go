@@ -18,13 +18,16 @@ func (t *outboxSession) untilNextRead() (wait time.Duration, isWanted bool) {
 	if t.inFlight == 0 {
 		wait = 0
 	}
+
 	if t.mayHaveUnseen || t.findRefillable() != nil {
 		return wait, true
 	}
+
 	next := t.nextReadAt()
 	if next.IsZero() {
 		return 0, false
 	}
+
 	return max(wait, next.Sub(now)), true
 }
 
@@ -42,9 +45,11 @@ func (t *outboxSession) nextReadAt() time.Time {
 			useIfEarlier(retryAt)
 		}
 	}
+
 	if t.lines.isPartial {
 		useIfEarlier(t.lines.wholeAt)
 	}
+
 	return next
 }
 
@@ -65,6 +70,7 @@ func (t *outboxSession) readDue() error {
 			return err
 		}
 	}
+
 	if t.hasMoreDue || !t.nextDueAt.IsZero() && !t.nextDueAt.After(now) {
 		if err := t.readNew(); err != nil {
 			t.mayHaveUnseen = true
@@ -73,6 +79,7 @@ func (t *outboxSession) readDue() error {
 	}
 
 	t.mergeLines()
+
 	if l := t.findRefillable(); l != nil {
 		limit := lineLimit
 		if l.isSparse {
@@ -80,11 +87,12 @@ func (t *outboxSession) readDue() error {
 		}
 		return t.readPage(l.readUpTo, limit)
 	}
+
 	return nil
 }
 
-// beginRead reads the marker, and sets the position from which readNew goes on: the beginning of the
-// outbox, or a position shortly before the present if a line is behind. It reports whether the
+// beginRead reads the marker, and sets the position from which readNew goes on: the beginning of
+// the outbox, or a position shortly before the present if a line is behind. It reports whether the
 // outbox is empty.
 func (t *outboxSession) beginRead(now time.Time) (isEmpty bool, err error) {
 	if !t.markerIsFresh {
@@ -94,6 +102,7 @@ func (t *outboxSession) beginRead(now time.Time) (isEmpty bool, err error) {
 		}
 		t.marker = outbox.MarkerOf(control)
 	}
+
 	t.markerIsFresh = false
 	t.mayHaveUnseen = false
 	if t.marker == "" {
@@ -109,7 +118,9 @@ func (t *outboxSession) beginRead(now time.Time) (isEmpty bool, err error) {
 		t.lines.next = min(t.lines.next, outbox.KeyAt(now.Add(-lateRows)))
 		return false, nil
 	}
+
 	t.lines.next, t.lines.wholeAt, t.rowsRead = "", now.Add(wholeInterval), 0
+
 	return false, nil
 }
 
@@ -129,15 +140,20 @@ func (t *outboxSession) readPage(after string, limit int) error {
 	if err != nil {
 		return err
 	}
+
 	for _, r := range page.Damaged {
-		t.store.Damages.Report(lane.DamagedRow{Partition: t.rows.Partition, Key: r.Key, Err: outbox.CheckRow(r)})
+		t.store.Damages.Report(lane.DamagedRow{Partition: t.rows.Partition, Key: r.Key,
+			Err: outbox.CheckRow(r)})
 	}
-	var readOn []*line // lines that were behind, and whose first rows that are not in memory can be in the page
+
+	// lines that were behind, and whose first rows that are not in memory can be in the page
+	var readOn []*line
 	for _, l := range t.lines.list() {
 		if l.isBehind() && l.readUpTo >= after {
 			readOn = append(readOn, l)
 		}
 	}
+
 	full := map[*line]bool{}
 	for _, m := range page.Due {
 		if !t.inProgress[mailKey(m)] {
@@ -154,34 +170,40 @@ func (t *outboxSession) readPage(after string, limit int) error {
 			l.readUpTo, l.isSparse = page.End, true
 		}
 	}
+
 	t.recordPage(after, page)
+
 	return nil
 }
 
-// placeEvent adds an event to its line's queue, or leaves it in its row. It drops an event without a
-// receiver. The map "full" has the lines that have left an event of this page in its row.
+// placeEvent adds an event to its line's queue, or leaves it in its row. It drops an event without
+// a receiver. The map "full" has the lines that have left an event of this page in its row.
 func (t *outboxSession) placeEvent(m outbox.Event, after string, full map[*line]bool) {
 	to, ok := t.sender.resolveEndpoint(m)
 	if !ok {
-		t.sender.Log.Warn("notify: event dropped, its receiver is no longer in the settings", "lane", t.outbox.lane,
-			"seq", m.Seq, "stage", string(m.Stage))
+		t.sender.Log.Warn("notify: event dropped, its receiver is no longer in the settings",
+			"lane", t.outbox.lane, "seq", m.Seq, "stage", string(m.Stage))
 		t.inProgress[mailKey(m)] = true
 		t.finishMail(m, outcomeDropped)
 		return
 	}
 
 	l := t.findLine(to)
-	hasEarlier := full[l] || l.isBehind() && l.readUpTo < after // the line's earlier rows come first
+
+	// the line's earlier rows come first
+	hasEarlier := full[l] || l.isBehind() && l.readUpTo < after
 	if !hasEarlier && t.hasRoom(l) {
 		t.inProgress[mailKey(m)] = true
 		l.queue = append(l.queue, queuedMail{Event: m, endpoint: to})
 		return
 	}
+
 	if now := t.sender.Now(); isOverdue(m, l, now) {
 		t.inProgress[mailKey(m)] = true
 		t.giveUp(m, response{reason: "the receiver took no request for the event in time"})
 		return
 	}
+
 	if !hasEarlier {
 		full[l] = true
 		l.readOnlyUpTo(m.KeyBefore(), t.sender.Now())
@@ -193,6 +215,7 @@ func (t *outboxSession) recordPage(after string, page outbox.Page) {
 	if after > t.lines.next {
 		return // rows between the two positions are not read yet
 	}
+
 	if after == t.lines.next && !t.lines.isPartial {
 		t.rowsRead += page.RowsSeen
 		t.outboxWorker.recordMarker(t.marker, t.rowsRead)
@@ -204,6 +227,7 @@ func (t *outboxSession) recordPage(after string, page outbox.Page) {
 	if !page.More {
 		t.hasMoreDue, t.nextDueAt = false, page.NextAt
 	}
+
 	if t.lines.isPartial && !t.lines.isBehind() {
 		t.mayHaveUnseen = true // only a read from the beginning shows that the outbox is empty
 	}

@@ -20,33 +20,36 @@ const (
 	lineLimit    = 100
 	readInterval = 500 * time.Millisecond
 	// While a line is behind, the session does not read the outbox from the beginning for each new
-	// event, but from lateRows before the present. Rows that were added later than that are found at
-	// the next read of the whole outbox, after wholeInterval.
+	// event, but from lateRows before the present. Rows that were added later than that are found
+	// at the next read of the whole outbox, after wholeInterval.
 	lateRows      = 10 * time.Second
 	wholeInterval = 5 * time.Minute
-	// lingerTime is the time for which a session waits for further events when the outbox is empty. While the lane
-	// delivers messages, further events usually follow soon.
+	// lingerTime is the time for which a session waits for further events when the outbox is empty.
+	// While the lane delivers messages, further events usually follow soon.
 	lingerTime = 2 * time.Second
 )
 
-// outboxSession sends the events of an outbox while this process has the outbox's lease. All methods except sendMail
-// run in one goroutine.
+// outboxSession sends the events of an outbox while this process has the outbox's lease. All
+// methods except sendMail run in one goroutine.
 type outboxSession struct {
 	*outboxWorker
-	ctx           context.Context // ends with the lease
-	marker        storage.ETag    // the marker's ETag before the last read of new rows; empty = no row
-	markerIsFresh bool            // the next readDue need not read the marker again
-	mayHaveUnseen bool            // the outbox may have rows that this session has not read
-	hasUnsent     bool            // some events were read and not sent, so their rows stay
-	hasMoreDue    bool            // rows behind lines.next can be due
-	rowsRead      int             // number of rows of the present read from the beginning
-	nextDueAt     time.Time       // due time of the first event that is not due yet; zero = there is none
-	lastReadAt    time.Time
+	ctx context.Context // ends with the lease
+	// the marker's ETag before the last read of new rows; empty = no row
+	marker        storage.ETag
+	markerIsFresh bool // the next readDue need not read the marker again
+	mayHaveUnseen bool // the outbox may have rows that this session has not read
+	hasUnsent     bool // some events were read and not sent, so their rows stay
+	hasMoreDue    bool // rows behind lines.next can be due
+	rowsRead      int  // number of rows of the present read from the beginning
+	// due time of the first event that is not due yet; zero = there is none
+	nextDueAt  time.Time
+	lastReadAt time.Time
 
-	lines          *lines
-	inProgress     map[string]bool // by mailKey: events that were read and whose results are not saved
-	inFlightByHost map[string]int  // number of requests in flight, by host
-	inFlightByLine map[string]int  // by the name of the line
+	lines *lines
+	// by mailKey: events that were read and whose results are not saved
+	inProgress     map[string]bool
+	inFlightByHost map[string]int // number of requests in flight, by host
+	inFlightByLine map[string]int // by the name of the line
 	requestCount   int
 	inFlight       int
 	results        chan sendResult
@@ -79,9 +82,11 @@ func (t *outboxSession) deliverAll() (time.Time, error) {
 	for t.inFlight > 0 { // only if sendDue had an error or had to stop
 		t.handleResult(<-t.results)
 	}
+
 	if err == nil || len(t.finished)+len(t.rescheduled) > 0 {
 		err = errors.Join(err, t.saveResults())
 	}
+
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -90,9 +95,11 @@ func (t *outboxSession) deliverAll() (time.Time, error) {
 	if next.IsZero() && t.hasLeft() {
 		next = t.sender.Now()
 	}
+
 	if !t.hasUnsent && t.lines.countQueued() == 0 {
 		t.outboxWorker.lines = t.lines
 	}
+
 	return next, nil
 }
 
@@ -103,29 +110,35 @@ func (t *outboxSession) sendDue() error {
 				return err
 			}
 		}
+
 		t.startRequests()
 		if err := t.saveResults(); err != nil {
 			return err
 		}
+
 		if t.inFlight > 0 {
 			if err := t.awaitResult(); err != nil {
 				return err
 			}
 			continue
 		}
-		if t.mayHaveUnseen || t.hasMoreDue || t.lines.countQueued() > 0 || t.findRefillable() != nil {
+
+		if t.mayHaveUnseen || t.hasMoreDue || t.lines.countQueued() > 0 ||
+			t.findRefillable() != nil {
 			continue
 		}
+
 		if over, err := t.waitIdle(); over || err != nil {
 			return err
 		}
 	}
+
 	return context.Cause(t.ctx)
 }
 
-// startRequests starts the requests that maxPerHost and maxPerLane allow. It begins with the line whose last request is
-// the oldest, so that slow hosts leave room for others. If an event's host or address is in its backoff (see
-// hostBackoffs), startRequests leaves the event in its row.
+// startRequests starts the requests that maxPerHost and maxPerLane allow. It begins with the line
+// whose last request is the oldest, so that slow hosts leave room for others. If an event's host or
+// address is in its backoff (see hostBackoffs), startRequests leaves the event in its row.
 func (t *outboxSession) startRequests() {
 	t.mergeLines()
 	for _, l := range t.lines.list() {
@@ -133,6 +146,7 @@ func (t *outboxSession) startRequests() {
 			t.leaveQueue(l)
 			continue
 		}
+
 		for len(l.queue) > 0 && t.mayStart(l) {
 			m := l.queue[0]
 			l.queue = l.queue[1:]
@@ -140,6 +154,7 @@ func (t *outboxSession) startRequests() {
 				t.leaveInRow(own, m.Event) // the address has got a backoff of its own
 				continue
 			}
+
 			t.startRequest(l, m)
 		}
 	}
@@ -161,15 +176,17 @@ func (t *outboxSession) startRequest(l *line, m queuedMail) {
 	go t.sendMail(m)
 }
 
-// sendMail sends one event, and puts the result into t.results. It runs in its own goroutine. A panic
-// counts as a failed try of this event, so the other events go on.
+// sendMail sends one event, and puts the result into t.results. It runs in its own goroutine. A
+// panic counts as a failed try of this event, so the other events go on.
 func (t *outboxSession) sendMail(i queuedMail) {
 	a := sendResult{queuedMail: i}
 	err := panics.Catch(func() error { t.tryMail(&a); return nil })
 	if err != nil {
-		t.sender.Log.Error("notify: panic in a request", "lane", t.outbox.lane, "seq", i.Seq, "err", err)
+		t.sender.Log.Error("notify: panic in a request", "lane", t.outbox.lane, "seq", i.Seq,
+			"err", err)
 		a.response, a.err = response{reason: "internal error while sending the event"}, nil
 	}
+
 	t.results <- a
 }
 
@@ -181,6 +198,7 @@ func (t *outboxSession) tryMail(a *sendResult) {
 		a.isCancelled = true
 		return
 	}
+
 	var of trace // an event about a lane or a bulk replay has none
 	if a.Body == nil {
 		st, err := t.store.ReadStatus(t.ctx, t.outbox.lane, a.Seq)
@@ -188,18 +206,20 @@ func (t *outboxSession) tryMail(a *sendResult) {
 			a.ID, a.Body, err = encodeMessageEvent(a.Event, st)
 			of = trace{st.Message.TraceParent, st.Message.TraceState}
 		}
+
 		if a.err = err; err != nil {
 			return
 		}
 	}
+
 	a.response = a.endpoint.postEvent(t.ctx, a.ID, a.Body, of, t.sender.Now())
 	if !a.isCancelled {
 		t.sender.backoffs.recordResponse(a.endpoint, a.response, t.sender.Now())
 	}
 }
 
-// awaitResult waits for the first of four events: a result, the time of the next read, a wake, or the end of the
-// session. It then handles all results that have arrived.
+// awaitResult waits for the first of four events: a result, the time of the next read, a wake, or
+// the end of the session. It then handles all results that have arrived.
 func (t *outboxSession) awaitResult() error {
 	var look <-chan time.Time
 	if wait, isWanted := t.untilNextRead(); isWanted {
@@ -207,17 +227,20 @@ func (t *outboxSession) awaitResult() error {
 		defer timer.Stop()
 		look = timer.C
 	}
+
 	select {
 	case <-look:
 	case a := <-t.results:
 		if err := t.handleResult(a); err != nil {
 			return err
 		}
+
 	case <-t.wake:
 		t.mayHaveUnseen = true
 	case <-t.ctx.Done():
 	case <-t.sender.startCtx.Done():
 	}
+
 	for {
 		select {
 		case a := <-t.results:
@@ -230,9 +253,10 @@ func (t *outboxSession) awaitResult() error {
 	}
 }
 
-// waitIdle is called when no event can be sent. If the outbox is empty, waitIdle removes the marker. If the outbox got
-// an event meanwhile, waitIdle returns at once. Otherwise, it waits until an event can be sent, the worker is woken, or
-// lingerTime is over. It reports whether the session is over.
+// waitIdle is called when no event can be sent. If the outbox is empty, waitIdle removes the
+// marker. If the outbox got an event meanwhile, waitIdle returns at once. Otherwise, it waits until
+// an event can be sent, the worker is woken, or lingerTime is over. It reports whether the session
+// is over.
 func (t *outboxSession) waitIdle() (over bool, err error) {
 	next := t.nextReadAt()
 	if next.IsZero() && !t.hasLeft() && t.marker != "" {
@@ -240,18 +264,23 @@ func (t *outboxSession) waitIdle() (over bool, err error) {
 		if err != nil {
 			return true, err
 		}
+
 		if t.mayHaveUnseen = !isEmpty; t.mayHaveUnseen {
 			return false, nil
 		}
+
 		t.marker = ""
 		t.outboxWorker.recordMarker("", 0)
 	}
+
 	wait, dueSoon := lingerTime, false
 	if left := next.Sub(t.sender.Now()); !next.IsZero() && left <= lingerTime {
 		wait, dueSoon = left, true
 	}
+
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
+
 	select {
 	case <-timer.C:
 		return !dueSoon, nil
@@ -261,5 +290,6 @@ func (t *outboxSession) waitIdle() (over bool, err error) {
 	case <-t.ctx.Done():
 	case <-t.sender.startCtx.Done():
 	}
+
 	return true, nil
 }

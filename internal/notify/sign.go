@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// Secret signs requests to one receiver by the Standard Webhooks specification (https://www.standardwebhooks.com). A
-// Secret can have several keys, so that an old and a new key are valid at the same time. Each key makes a signature.
+// Secret signs requests to one receiver by the Standard Webhooks specification
+// (https://www.standardwebhooks.com). A Secret can have several keys, so that an old and a new key
+// are valid at the same time. Each key makes a signature.
 type Secret struct{ keys [][]byte }
 
 // Bounds of a key's size in bytes, from the Standard Webhooks specification.
@@ -26,23 +27,29 @@ func ParseSecret(text string) (Secret, error) {
 		if !ok {
 			return Secret{}, errors.New("it must begin with whsec_")
 		}
+
 		key, err := base64.StdEncoding.DecodeString(encoded)
 		if err != nil {
 			return Secret{}, errors.New("the text behind whsec_ must be base64")
 		}
+
 		if len(key) < minKeySize || len(key) > maxKeySize {
 			return Secret{}, fmt.Errorf("the text behind whsec_ must be %d to %d bytes in base64",
 				minKeySize, maxKeySize)
 		}
+
 		s.keys = append(s.keys, key)
 	}
+
 	if len(s.keys) == 0 {
 		return Secret{}, errors.New("it is empty; write whsec_ and 24 to 64 random bytes in base64")
 	}
+
 	return s, nil
 }
 
-// Sign returns the value of the header webhook-signature for a request. The argument "id" is the request's webhook-id.
+// Sign returns the value of the header webhook-signature for a request. The argument "id" is the
+// request's webhook-id.
 func (s Secret) Sign(id string, at time.Time, body []byte) string {
 	signatures := make([]string, len(s.keys))
 	for i, key := range s.keys {
@@ -51,6 +58,7 @@ func (s Secret) Sign(id string, at time.Time, body []byte) string {
 		mac.Write(body)
 		signatures[i] = "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 	}
+
 	return strings.Join(signatures, " ")
 }
 

@@ -15,8 +15,8 @@ import (
 	"weir/internal/weir"
 )
 
-// The other tests of this package use storage in memory. TestOverview_OnAzurite repeats the main cases on Azurite, the
-// emulator of Azure Storage.
+// The other tests of this package use storage in memory. TestOverview_OnAzurite repeats the main
+// cases on Azurite, the emulator of Azure Storage.
 func TestOverview_OnAzurite(t *testing.T) {
 	t.Parallel()
 	account, err := azure.Open(azure.Config{ConnectionString: azurite.Shared(t),
@@ -24,15 +24,19 @@ func TestOverview_OnAzurite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(account.Close)
 	if err := account.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	w := newWorld(
 		t,
-		&lane.Store{Table: storagetest.Patient(account.Table()), Bodies: account.Bodies(), Lanes: 2, Now: time.Now},
+		&lane.Store{Table: storagetest.Patient(account.Table()), Bodies: account.Bodies(), Lanes: 2,
+			Now: time.Now},
 		account.Leases(),
 	)
+
 	file := func(n int, change func(i int, m *weir.Message)) {
 		var wg sync.WaitGroup
 		slots := make(chan struct{}, 50) // so that no post waits for many transactions
@@ -43,8 +47,10 @@ func TestOverview_OnAzurite(t *testing.T) {
 				<-slots
 			})
 		}
+
 		wg.Wait()
 	}
+
 	file(800, func(i int, m *weir.Message) {
 		switch {
 		case i%100 == 0:
@@ -57,6 +63,7 @@ func TestOverview_OnAzurite(t *testing.T) {
 			m.Contract, m.Body = "picture", []byte("<a>Needle</a>")
 		}
 	})
+
 	w.drainUntilPassed(800)
 	middle := time.Now().UTC()
 	file(30, func(int, *weir.Message) {})
@@ -65,8 +72,9 @@ func TestOverview_OnAzurite(t *testing.T) {
 		overview.Filter
 		want func(weir.Status) bool
 	}{
-		"all":  {overview.Filter{}, func(weir.Status) bool { return true }},
-		"dead": {overview.Filter{Stage: weir.Dead}, func(st weir.Status) bool { return st.Stage == weir.Dead }},
+		"all": {overview.Filter{}, func(weir.Status) bool { return true }},
+		"dead": {overview.Filter{Stage: weir.Dead},
+			func(st weir.Status) bool { return st.Stage == weir.Dead }},
 		"retrying": {overview.Filter{Stage: weir.Retrying},
 			func(st weir.Status) bool { return st.Stage == weir.Retrying }},
 		"queued": {overview.Filter{Stage: weir.Queued},
@@ -86,19 +94,26 @@ func TestOverview_OnAzurite(t *testing.T) {
 			t.Errorf("%s: got no message, want at least one", what)
 		}
 	}
+
 	lanes, err := w.all.Lanes(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	sum := overview.SumLanes(lanes)
 	retrying := lanes[0].Retrying + lanes[1].Retrying
-	if sum.Accepted != 830 || sum.Counts.Dead != 8 || retrying != 1 || lanes[0].Scheduled+lanes[1].Scheduled != 15 {
+	if sum.Accepted != 830 || sum.Counts.Dead != 8 || retrying != 1 ||
+		lanes[0].Scheduled+lanes[1].Scheduled != 15 {
 		t.Errorf("got %+v, want 830 accepted, 8 dead, 1 retrying and 15 scheduled", lanes)
 	}
+
 	clusters, err := w.all.Clusters(t.Context(), 10)
-	if err != nil || len(clusters.List) != 1 || clusters.List[0].Count != 8 || clusters.List[0].Keys != 8 {
-		t.Errorf("got %+v, %v, want one cluster with Count 8 and Keys 8, and no error", clusters, err)
+	if err != nil || len(clusters.List) != 1 || clusters.List[0].Count != 8 ||
+		clusters.List[0].Keys != 8 {
+		t.Errorf("got %+v, %v, want one cluster with Count 8 and Keys 8, and no error",
+			clusters, err)
 	}
+
 	held := w.searchAll(overview.Filter{Stage: weir.Queued, Key: "late/ \"ü\""}, 1)
 	if o := w.readForecast(held[0].Message.ID); o.Position < 2 || !o.ExpectedAt.IsZero() ||
 		!strings.HasPrefix(o.WaitsFor, "behind ") {

@@ -16,8 +16,9 @@ import (
 type Cluster struct {
 	Fingerprint string
 	Contract    string
-	CMSStatus   int       // 0 = the CMS did not answer
-	Message     string    // the reason, with placeholders for the parts that differ between messages
+	CMSStatus   int // 0 = the CMS did not answer
+	// the reason, with placeholders for the parts that differ between messages
+	Message     string
 	Count       int       // number of messages
 	Keys        int       // number of different ordering keys
 	First, Last time.Time // times of the first and the last death
@@ -34,12 +35,13 @@ type Clusters struct {
 	Complete bool      // all dead messages were read
 }
 
-// A call of Clusters reads the first chunk of dead messages in each lane. After maxClusterQueries further queries for
-// dead messages, it reads no more chunks.
+// A call of Clusters reads the first chunk of dead messages in each lane. After maxClusterQueries
+// further queries for dead messages, it reads no more chunks.
 const maxClusterQueries = 20
 
-// Clusters groups the dead messages by fingerprint, and returns up to limit groups. The group with the latest death
-// comes first. If there are too many dead messages for one call, Clusters reads only the newest ones.
+// Clusters groups the dead messages by fingerprint, and returns up to limit groups. The group with
+// the latest death comes first. If there are too many dead messages for one call, Clusters reads
+// only the newest ones.
 func (o *Overview) Clusters(ctx context.Context, limit int) (Clusters, error) {
 	k := &clusterer{byFingerprint: map[string]*openCluster{}}
 	lanes := make([]*lists.BackwardScan, o.Store.Lanes)
@@ -53,6 +55,7 @@ func (o *Overview) Clusters(ctx context.Context, limit int) (Clusters, error) {
 	if err != nil {
 		return Clusters{}, readError("errors", err)
 	}
+
 	spare := maxClusterQueries
 	for round := 0; round == 0 || spare > 0; round++ {
 		left := slices.DeleteFunc(slices.Clone(lanes), func(p *lists.BackwardScan) bool {
@@ -61,15 +64,20 @@ func (o *Overview) Clusters(ctx context.Context, limit int) (Clusters, error) {
 		if len(left) == 0 {
 			return o.buildClusters(ctx, k, limit, true)
 		}
+
 		before := countQueries(left)
 		if err := lane.ForEach(len(left), func(i int) error { return k.readChunk(ctx, left[i]) }); err != nil {
 			return Clusters{}, readError("errors", err)
 		}
+
 		if round > 0 {
 			spare -= countQueries(left) - before
 		}
 	}
-	whole := !slices.ContainsFunc(lanes, func(p *lists.BackwardScan) bool { return p != nil && p.Before > 1 })
+
+	whole := !slices.ContainsFunc(lanes,
+		func(p *lists.BackwardScan) bool { return p != nil && p.Before > 1 })
+
 	return o.buildClusters(ctx, k, limit, whole)
 }
 
@@ -101,11 +109,13 @@ func (k *clusterer) readChunk(ctx context.Context, p *lists.BackwardScan) error 
 	if err != nil {
 		return err
 	}
+
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, d := range rows {
 		k.addDead(p.Lane(), d)
 	}
+
 	return nil
 }
 
@@ -114,28 +124,32 @@ func (k *clusterer) addDead(number int, d lists.DeadRow) {
 	name, message := weir.Fingerprint(d.Contract, d.CMSStatus, d.Reason)
 	one := k.byFingerprint[name]
 	if one == nil {
-		one = &openCluster{Cluster: Cluster{Fingerprint: name, Contract: d.Contract, CMSStatus: d.CMSStatus,
-			Message: message, First: d.DiedAt}, keys: map[string]bool{}}
+		one = &openCluster{Cluster: Cluster{Fingerprint: name, Contract: d.Contract,
+			CMSStatus: d.CMSStatus, Message: message, First: d.DiedAt}, keys: map[string]bool{}}
 		k.byFingerprint[name] = one
 	}
+
 	one.Count++
 	one.keys[d.Key] = true
 	if d.DiedAt.Before(one.First) {
 		one.First = d.DiedAt
 	}
+
 	if !d.DiedAt.Before(one.Last) {
 		one.Last, one.Sample = d.DiedAt, Sample{Key: d.Key, Reason: d.Reason}
 		one.lane, one.seq = number, d.Seq
 	}
 }
 
-// buildClusters returns the clusters with the latest deaths, at most limit. It reads the id of each sample. A sample
-// gets no id if retention has removed the message.
-func (o *Overview) buildClusters(ctx context.Context, k *clusterer, limit int, whole bool) (Clusters, error) {
+// buildClusters returns the clusters with the latest deaths, at most limit. It reads the id of each
+// sample. A sample gets no id if retention has removed the message.
+func (o *Overview) buildClusters(ctx context.Context, k *clusterer, limit int,
+	whole bool) (Clusters, error) {
 	list := make([]*openCluster, 0, len(k.byFingerprint))
 	for _, one := range k.byFingerprint {
 		list = append(list, one)
 	}
+
 	slices.SortFunc(list, func(a, b *openCluster) int {
 		return cmp.Or(b.Last.Compare(a.Last), cmp.Compare(a.Fingerprint, b.Fingerprint))
 	})
@@ -146,6 +160,7 @@ func (o *Overview) buildClusters(ctx context.Context, k *clusterer, limit int, w
 		for _, e := range entries {
 			list[i].Sample.ID = e.Message.Public().String()
 		}
+
 		list[i].Keys = len(list[i].keys)
 		out.List[i] = list[i].Cluster
 		return err
@@ -153,5 +168,6 @@ func (o *Overview) buildClusters(ctx context.Context, k *clusterer, limit int, w
 	if err != nil {
 		return Clusters{}, readError("errors", err)
 	}
+
 	return out, nil
 }

@@ -6,12 +6,12 @@
 //   - Clusters groups dead messages by the cause of their death.
 //   - Forecast estimates when a waiting message is sent, and names the cause of the wait.
 //
-// Storage returns rows only in ascending order, so that the oldest message comes first. But Search and Clusters need
-// the newest messages first. So they read the log, or the list of dead messages, in chunks of sequence numbers, and
-// begin with the last chunk.
+// Storage returns rows only in ascending order, so that the oldest message comes first. But Search
+// and Clusters need the newest messages first. So they read the log, or the list of dead messages,
+// in chunks of sequence numbers, and begin with the last chunk.
 //
-// Each call makes a limited number of queries. If further messages can match, Search returns a token with which the
-// next call continues.
+// Each call makes a limited number of queries. If further messages can match, Search returns a
+// token with which the next call continues.
 package overview
 
 import (
@@ -27,26 +27,28 @@ import (
 
 // Rates returns the recent rates of lanes.
 type Rates interface {
-	// Rate returns how many messages of a lane became delivered, dead or superseded per minute, as the mean over the
-	// last minutes. The argument "minutes" is the number of these minutes, at most 15. If no counters of these minutes
-	// can be read, "known" is false.
+	// Rate returns how many messages of a lane became delivered, dead or superseded per minute, as
+	// the mean over the last minutes. The argument "minutes" is the number of these minutes, at
+	// most 15. If no counters of these minutes can be read, "known" is false.
 	Rate(ctx context.Context, lane, minutes int) (perMinute float64, known bool)
 	// CompleteUntil returns the end of the last minute that Rate includes; zero = not known.
 	CompleteUntil() time.Time
-	// Pace returns how many messages per minute a lane can be expected to finish while messages wait.
+	// Pace returns how many messages per minute a lane can be expected to finish while messages
+	// wait.
 	Pace(ctx context.Context, lane int) (perMinute float64, known bool)
 }
 
 // Calendar has the times at which holders send no messages.
 type Calendar interface {
-	// At reports whether the calendar is closed at a time, and returns the reason and the end of the closed time.
+	// At reports whether the calendar is closed at a time, and returns the reason and the end of
+	// the closed time.
 	At(t time.Time) (closed bool, reason string, until time.Time)
 }
 
 // Redactor hides redacted values in bodies. redact.Bodies is the implementation.
 type Redactor interface {
-	// HideValues replaces the redacted values in m.Body, and reports whether the body has such values. If HideValues
-	// returns an error, m.Body is nil.
+	// HideValues replaces the redacted values in m.Body, and reports whether the body has such
+	// values. If HideValues returns an error, m.Body is nil.
 	HideValues(ctx context.Context, m *weir.Message) (hasValues bool, err error)
 }
 
@@ -69,7 +71,8 @@ func (o *Overview) readRate(ctx context.Context, lane, minutes int) Rate {
 	return Rate{n, known}
 }
 
-// readPace returns the pace of a lane. Estimates divide by the pace, so a pace of 0 counts as not known.
+// readPace returns the pace of a lane. Estimates divide by the pace, so a pace of 0 counts as not
+// known.
 func (o *Overview) readPace(ctx context.Context, lane int) Rate {
 	if o.Rates == nil {
 		return Rate{}
@@ -87,10 +90,13 @@ func readError(op string, err error) error {
 	if errors.As(err, &ours) {
 		return err
 	}
+
 	switch storage.KindOf(err) {
 	case storage.Throttled, storage.Unavailable, storage.Ambiguous:
 		return &weir.Error{Kind: weir.Unavailable, Op: op,
-			Message: "storage cannot be reached at the moment; try again", RetryAfter: 5 * time.Second, Err: err}
+			Message:    "storage cannot be reached at the moment; try again",
+			RetryAfter: 5 * time.Second, Err: err}
 	}
+
 	return fmt.Errorf("%s: %w", op, err)
 }

@@ -19,47 +19,52 @@ type Filter struct {
 	Fingerprint string // see weir.Fingerprint; matches only dead messages
 	Lane        *int
 	From, To    time.Time // accepted at or after From, and before To
-	Text        string    // part of the key, version, contract, last error, id, body or a shown value; case is ignored
+	// part of the key, version, contract, last error, id, body or a shown value; case is ignored
+	Text string
 
 	KeyPrefix                string
 	Version                  string      // exact version
 	CMSStatus                StatusRange // HTTP status of the CMS's last answer
 	MinAttempts, MaxAttempts int         // bounds of Status.AttemptCount; 0 = no bound
-	FinishedFrom, FinishedTo time.Time   // became final at or after FinishedFrom, and before FinishedTo
-	IdempotencyKey           string      // idempotency key of the message's post
+	// became final at or after FinishedFrom, and before FinishedTo
+	FinishedFrom, FinishedTo time.Time
+	IdempotencyKey           string // idempotency key of the message's post
 	Shown                    ShownFilter
 }
 
-// ShownFilter selects messages whose shown value Name (see weir.Message.Shown) contains Text. Case does not matter. If
-// Name is empty, the ShownFilter matches every message.
+// ShownFilter selects messages whose shown value Name (see weir.Message.Shown) contains Text. Case
+// does not matter. If Name is empty, the ShownFilter matches every message.
 type ShownFilter struct{ Name, Text string }
 
 func (f ShownFilter) matches(m *weir.Message) bool {
 	value, isShown := m.Shown[f.Name]
-	return f.Name == "" || isShown && strings.Contains(strings.ToLower(value), strings.ToLower(f.Text))
+	return f.Name == "" || isShown &&
+		strings.Contains(strings.ToLower(value), strings.ToLower(f.Text))
 }
 
-// StatusRange is a range of HTTP statuses that includes Low and High. The zero StatusRange matches every message,
-// including messages without a status.
+// StatusRange is a range of HTTP statuses that includes Low and High. The zero StatusRange matches
+// every message, including messages without a status.
 type StatusRange struct{ Low, High int }
 
 func (r StatusRange) includes(status int) bool {
 	return r == StatusRange{} || r.Low <= status && status <= r.High
 }
 
-// clockMargin bounds how far the times of acceptance in a log can be out of order. There are two causes: the clocks of
-// receivers differ, and a receiver can repeat a failed append for some seconds.
+// clockMargin bounds how far the times of acceptance in a log can be out of order. There are two
+// causes: the clocks of receivers differ, and a receiver can repeat a failed append for some
+// seconds.
 const clockMargin = time.Minute
 
-// namesSubmission reports whether the filter has both a key and an idempotency key. At most one message matches such a
-// filter.
+// namesSubmission reports whether the filter has both a key and an idempotency key. At most one
+// message matches such a filter.
 func (f *Filter) namesSubmission() bool { return f.Key != "" && f.IdempotencyKey != "" }
 
-// matchesOnlyUnfinished reports whether the filter matches only waiting or dead messages. A search with such a filter
-// skips earlier epochs, because a change of the number of lanes delivers these messages or copies them to the next
-// epoch.
+// matchesOnlyUnfinished reports whether the filter matches only waiting or dead messages. A search
+// with such a filter skips earlier epochs, because a change of the number of lanes delivers these
+// messages or copies them to the next epoch.
 func (f *Filter) matchesOnlyUnfinished() bool {
-	return f.Fingerprint != "" || f.Stage != "" && f.Stage != weir.Delivered && f.Stage != weir.Cancelled &&
+	return f.Fingerprint != "" || f.Stage != "" && f.Stage != weir.Delivered &&
+		f.Stage != weir.Cancelled &&
 		f.Stage != weir.Superseded && f.Stage != weir.Discarded
 }
 
@@ -93,7 +98,9 @@ func (f *Filter) matches(e *lane.Entry) bool {
 		f.IdempotencyKey != "" && !e.HasIdempotencyKey(f.IdempotencyKey):
 		return false
 	}
-	return f.Fingerprint == "" || st.Stage == weir.Dead && f.matchesFingerprint(m.Contract, st.CMSStatus, st.LastError)
+
+	return f.Fingerprint == "" ||
+		st.Stage == weir.Dead && f.matchesFingerprint(m.Contract, st.CMSStatus, st.LastError)
 }
 
 // matchesEnd reports whether a message matches FinishedFrom and FinishedTo.
@@ -105,8 +112,9 @@ func (f *Filter) matchesEnd(st *weir.Status) bool {
 		(f.FinishedTo.IsZero() || st.FinishedAt.Before(f.FinishedTo))
 }
 
-// latestAcceptance returns the earlier one of the times To and FinishedTo; zero = neither is set. Each matching message
-// was accepted before the returned time, because a message becomes final only after its acceptance.
+// latestAcceptance returns the earlier one of the times To and FinishedTo; zero = neither is set.
+// Each matching message was accepted before the returned time, because a message becomes final only
+// after its acceptance.
 func (f *Filter) latestAcceptance() time.Time {
 	if f.To.IsZero() || !f.FinishedTo.IsZero() && f.FinishedTo.Before(f.To) {
 		return f.FinishedTo
@@ -114,8 +122,8 @@ func (f *Filter) latestAcceptance() time.Time {
 	return f.To
 }
 
-// matchesDead reports whether a row of the list of dead messages matches Key, KeyPrefix, CMSStatus, Contract and
-// Fingerprint.
+// matchesDead reports whether a row of the list of dead messages matches Key, KeyPrefix, CMSStatus,
+// Contract and Fingerprint.
 func (f *Filter) matchesDead(d lists.DeadRow) bool {
 	return (f.Key == "" || d.Key == f.Key) && strings.HasPrefix(d.Key, f.KeyPrefix) &&
 		f.CMSStatus.includes(d.CMSStatus) && (f.Contract == "" || d.Contract == f.Contract) &&
@@ -130,9 +138,11 @@ func (f *Filter) matchesFingerprint(contract string, cmsStatus int, reason strin
 	return fingerprint == f.Fingerprint
 }
 
-// isBeforeSpan reports whether a message was accepted more than clockMargin before From. If so, all messages with lower
-// sequence numbers in the lane were also accepted before From. For a copy from an earlier epoch, isBeforeSpan returns
-// false, because copies are not sorted by their times of acceptance.
+// isBeforeSpan reports whether a message was accepted more than clockMargin before From. If so, all
+// messages with lower sequence numbers in the lane were also accepted before From. For a copy from
+// an earlier epoch, isBeforeSpan returns false, because copies are not sorted by their times of
+// acceptance.
 func (f *Filter) isBeforeSpan(e *lane.Entry) bool {
-	return !f.From.IsZero() && e.Message.Origin.IsZero() && e.Message.AcceptedAt.Before(f.From.Add(-clockMargin))
+	return !f.From.IsZero() && e.Message.Origin.IsZero() &&
+		e.Message.AcceptedAt.Before(f.From.Add(-clockMargin))
 }

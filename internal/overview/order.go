@@ -9,7 +9,8 @@ import (
 	"weir/internal/weir"
 )
 
-// Order is a sort order of messages, see ParseOrder. The zero Order keeps the present order of the messages.
+// Order is a sort order of messages, see ParseOrder. The zero Order keeps the present order of the
+// messages.
 type Order struct {
 	field        string
 	isDescending bool
@@ -38,8 +39,8 @@ var sortFields = map[string]sortField{
 		func(st *weir.Status) bool { return st.CMSStatus != 0 }},
 }
 
-// ParseOrder parses an order: one of OrderFields, with a minus before it for descending order. An empty text is the
-// zero Order.
+// ParseOrder parses an order: one of OrderFields, with a minus before it for descending order. An
+// empty text is the zero Order.
 func ParseOrder(text string) (Order, error) {
 	field, isDescending := strings.CutPrefix(text, "-")
 	if text != "" && !slices.Contains(OrderFields, field) {
@@ -55,6 +56,7 @@ func (o Order) Sort(messages []weir.Status) {
 	if !isGiven {
 		return
 	}
+
 	slices.SortStableFunc(messages, func(a, b weir.Status) int {
 		if f.hasValue != nil && (!f.hasValue(&a) || !f.hasValue(&b)) {
 			return cmp.Compare(countAbsent(f, &a), countAbsent(f, &b))
@@ -73,19 +75,21 @@ func countAbsent(f sortField, st *weir.Status) int {
 	return 1
 }
 
-// compareVersions sorts numbers before times, and times before other texts. Numbers and times are compared by their
-// values, and other texts by their bytes.
+// compareVersions sorts numbers before times, and times before other texts. Numbers and times are
+// compared by their values, and other texts by their bytes.
 func compareVersions(a, b string) int {
 	x, y := rankVersion(a), rankVersion(b)
 	if x.rank != y.rank || x.rank == textRank {
 		return cmp.Or(cmp.Compare(x.rank, y.rank), cmp.Compare(a, b))
 	}
+
 	switch {
 	case x.version.Newer(y.version):
 		return 1
 	case y.version.Newer(x.version):
 		return -1
 	}
+
 	return 0
 }
 
@@ -109,5 +113,6 @@ func rankVersion(text string) rankedVersion {
 	case v.IsTime():
 		return rankedVersion{timeRank, v}
 	}
+
 	return rankedVersion{numberRank, v}
 }

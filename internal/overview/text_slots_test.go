@@ -31,14 +31,16 @@ func (s *slowTable) Range(ctx context.Context, q storage.Query) (storage.Page, e
 		b, _ := r.Values["Body"].([]byte)
 		size += len(b)
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.most = max(s.most, size)
+
 	return page, err
 }
 
-// While two searches for a text are running, a third search waits. If neither of the two ends within 3 s, the third
-// search is refused.
+// While two searches for a text are running, a third search waits. If neither of the two ends
+// within 3 s, the third search is refused.
 func TestSearch_TwoTextsAtATime(t *testing.T) {
 	simulate(t, 1, func(t *testing.T, w *world) {
 		w.appendMessage("a", withBody("<a>needle</a>"))
@@ -47,6 +49,7 @@ func TestSearch_TwoTextsAtATime(t *testing.T) {
 			err   error
 			after time.Duration
 		}
+
 		began, answers := time.Now(), make(chan answer)
 		for range 5 {
 			go func() {
@@ -54,6 +57,7 @@ func TestSearch_TwoTextsAtATime(t *testing.T) {
 				answers <- answer{err, time.Since(began)}
 			}()
 		}
+
 		refused := 0
 		for range 5 {
 			a := <-answers
@@ -61,15 +65,19 @@ func TestSearch_TwoTextsAtATime(t *testing.T) {
 			if a.err == nil {
 				continue
 			}
+
 			refused++
+
 			if !errors.As(a.err, &e) || e.Kind != weir.Unavailable || e.RetryAfter < time.Second ||
 				a.after != 3*time.Second {
 				t.Errorf("got %#v after %s, want Unavailable after 3s", a.err, a.after)
 			}
 		}
+
 		if refused != 3 {
 			t.Errorf("%d of 5 searches were refused, want 3", refused)
 		}
+
 		if _, err := w.all.Search(t.Context(), overview.Filter{Text: "needle"}, 5, ""); err != nil {
 			t.Errorf("Search after the others ended = %v, want no error", err)
 		}
@@ -86,6 +94,7 @@ func TestSearch_ReadsBodiesInBatches(t *testing.T) {
 			}
 			w.appendMessage("a", withBody(b.String()))
 		}
+
 		table := &slowTable{Table: w.store.Table}
 		w.store.Table = table
 		found, err := w.all.Search(t.Context(), overview.Filter{Text: "needle"}, 5, "")

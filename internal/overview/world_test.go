@@ -35,8 +35,8 @@ type world struct {
 	brake   int // see drain.Config.Brake
 }
 
-// rates maps a number of minutes to the mean rate over these minutes, in messages per minute. The key 0, which is the
-// constant named pace, has the value that Pace returns.
+// rates maps a number of minutes to the mean rate over these minutes, in messages per minute. The
+// key 0, which is the constant named pace, has the value that Pace returns.
 type rates map[int]float64
 
 const pace = 0
@@ -48,7 +48,9 @@ func (r rates) Rate(_ context.Context, _, minutes int) (float64, bool) {
 
 func (r rates) CompleteUntil() time.Time { return time.Now().Truncate(time.Minute) }
 
-func (r rates) Pace(ctx context.Context, lane int) (float64, bool) { return r.Rate(ctx, lane, pace) }
+func (r rates) Pace(ctx context.Context, lane int) (float64, bool) {
+	return r.Rate(ctx, lane, pace)
+}
 
 // simulate runs a test in virtual time, with a new world on storage in memory.
 func simulate(t *testing.T, lanes int, f func(t *testing.T, w *world)) {
@@ -67,22 +69,27 @@ func newWorld(t testing.TB, store *lane.Store, leases storage.Leases) *world {
 	if err := w.store.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	w.append = lane.NewAppender(w.store, quiet)
 	w.all = &overview.Overview{Store: w.store, Rates: w.rates, Now: time.Now}
+
 	return w
 }
 
 func (w *world) appendMessage(key string, change ...func(*weir.Message)) weir.ID {
 	w.t.Helper()
-	m := weir.Message{Contract: "article", Key: key, ContentType: "application/xml", Body: []byte("<a>" + key + "</a>")}
+	m := weir.Message{Contract: "article", Key: key, ContentType: "application/xml",
+		Body: []byte("<a>" + key + "</a>")}
 	for _, f := range change {
 		f(&m)
 	}
+
 	m.Size = len(m.Body)
 	r, err := w.append.Append(w.t.Context(), m, "")
 	if err != nil {
 		w.t.Fatalf("Append = %v, want no error", err)
 	}
+
 	return r.Message.ID
 }
 
@@ -94,11 +101,13 @@ func withDelay(in time.Duration) func(*weir.Message) {
 	return func(m *weir.Message) { m.DueAt = time.Now().Add(in).UTC() }
 }
 
-// byKey is a CMS that answers with an error if the key begins with bad, away, refused or late. It accepts all other messages.
+// byKey is a CMS that answers with an error if the key begins with bad, away, refused or late. It
+// accepts all other messages.
 type byKey struct{}
 
 func (byKey) Send(_ context.Context, d weir.Delivery) weir.Result {
-	r := weir.Result{Outcome: weir.OutcomeDelivered, Status: 200, StartedAt: time.Now(), Duration: time.Millisecond}
+	r := weir.Result{Outcome: weir.OutcomeDelivered, Status: 200, StartedAt: time.Now(),
+		Duration: time.Millisecond}
 	switch {
 	case strings.HasPrefix(d.Message.Key, "bad"):
 		r.Outcome, r.Status, r.Reason = weir.OutcomeRejected, 422,
@@ -106,10 +115,12 @@ func (byKey) Send(_ context.Context, d weir.Delivery) weir.Result {
 	case strings.HasPrefix(d.Message.Key, "away"):
 		r.Outcome, r.Status, r.Reason = weir.OutcomeUnavailable, 503, "down"
 	case strings.HasPrefix(d.Message.Key, "refused"):
-		r.Outcome, r.Status, r.Reason, r.Refused = weir.OutcomeUnavailable, 403, "403 Forbidden", true
+		r.Outcome, r.Status, r.Reason, r.Refused = weir.OutcomeUnavailable, 403,
+			"403 Forbidden", true
 	case strings.HasPrefix(d.Message.Key, "late"):
 		r.Outcome, r.Status, r.Reason = weir.OutcomeRetry, 500, "out of order"
 	}
+
 	return r
 }
 
@@ -119,8 +130,8 @@ func (w *world) drainFor(span time.Duration) {
 	w.drainWhile(func() { time.Sleep(span) })
 }
 
-// drainUntilPassed delivers messages until the cursors of all lanes have passed n messages in total. Then it closes the
-// drainer.
+// drainUntilPassed delivers messages until the cursors of all lanes have passed n messages in
+// total. Then it closes the drainer.
 func (w *world) drainUntilPassed(n int64) {
 	w.t.Helper()
 	w.drainWhile(func() {
@@ -134,7 +145,9 @@ func (w *world) drainUntilPassed(n int64) {
 				}
 				left -= c.Tail.Cursor - 1
 			}
-			time.Sleep(50 * time.Millisecond) // so that these reads do not slow the drainer's requests down
+
+			// so that these reads do not slow the drainer's requests down
+			time.Sleep(50 * time.Millisecond)
 		}
 	})
 }
@@ -143,13 +156,17 @@ func (w *world) drainUntilPassed(n int64) {
 func (w *world) drainWhile(f func()) {
 	w.t.Helper()
 	d := drain.New(drain.Config{
-		Store: w.store, Leases: w.leases, Sender: byKey{}, Tickets: lanetest.NoTickets{}, Lease: 15 * time.Second,
+		Store: w.store, Leases: w.leases, Sender: byKey{}, Tickets: lanetest.NoTickets{},
+		Lease:  15 * time.Second,
 		Settle: 2 * time.Second, Attempts: 9, Brake: w.brake,
-		Backoff: drain.Backoff{Min: 100 * time.Hour, Max: 200 * time.Hour}, Now: time.Now, Log: quiet, Name: "one",
+		Backoff: drain.Backoff{Min: 100 * time.Hour, Max: 200 * time.Hour}, Now: time.Now,
+		Log: quiet, Name: "one",
 	})
+
 	for n := range w.store.Lanes {
 		d.Wake(n)
 	}
+
 	f()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
@@ -158,8 +175,8 @@ func (w *world) drainWhile(f func()) {
 	}
 }
 
-// insertRows writes n rows to lane 0, with the sequence numbers 1 to n. The key of each row begins with the prefix. The
-// head's next sequence number becomes n+1.
+// insertRows writes n rows to lane 0, with the sequence numbers 1 to n. The key of each row begins
+// with the prefix. The head's next sequence number becomes n+1.
 func (w *world) insertRows(prefix string, n int, values map[string]any) {
 	w.t.Helper()
 	transact := func(ops []storage.Op) {
@@ -167,14 +184,17 @@ func (w *world) insertRows(prefix string, n int, values map[string]any) {
 			w.t.Fatal(err)
 		}
 	}
+
 	var ops []storage.Op
 	for seq := range n {
-		if ops = append(ops, storage.Op{Kind: storage.Insert, Key: prefix + lane.OrderPos(int64(seq+1)),
+		if ops = append(ops, storage.Op{Kind: storage.Insert,
+			Key:    prefix + lane.OrderPos(int64(seq+1)),
 			Values: values}); len(ops) == storage.MaxOps {
 			transact(ops)
 			ops = ops[:0]
 		}
 	}
+
 	transact(append(ops, storage.Op{Kind: storage.Merge, Key: "!head", Values: map[string]any{"Next": int64(n + 1)}}))
 }
 

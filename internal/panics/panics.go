@@ -1,6 +1,6 @@
 // Package panics keeps a panic of one piece of work from ending the process. The process also
-// answers requests and delivers messages of lanes that have nothing to do with that work, and the next
-// process would find the same work again.
+// answers requests and delivers messages of lanes that have nothing to do with that work, and the
+// next process would find the same work again.
 //
 // Each goroutine of the program begins with one of these functions; internal/weir has a test for
 // this. Handlers of HTTP requests are guarded by httpio.Middleware.
@@ -16,7 +16,8 @@ import (
 	"weir/internal/clock"
 )
 
-// Error is a panic that was turned into an error. Its text has the stack, so it is for the log only.
+// Error is a panic that was turned into an error. Its text has the stack, so it is for the log
+// only.
 type Error struct {
 	Value any
 	Stack []byte
@@ -75,6 +76,7 @@ func Repeat(ctx context.Context, log *slog.Logger, worker string, work func()) {
 		if time.Since(began) >= maxPause {
 			pause = minPause
 		}
+
 		if !clock.Sleep(ctx, pause) {
 			return
 		}

@@ -21,14 +21,17 @@ func TestCatch(t *testing.T) {
 	if err := panics.Catch(func() error { return errCause }); !errors.Is(err, errCause) {
 		t.Errorf("got %v, want the error of the function", err)
 	}
+
 	var caught *panics.Error
 	err := panics.Catch(func() error { panic(errCause) })
 	if !errors.As(err, &caught) || !errors.Is(err, errCause) {
 		t.Fatalf("got %v, want an Error with the cause", err)
 	}
+
 	if !strings.Contains(err.Error(), "panics_test.go") {
 		t.Errorf("got %q, want a text with the stack", err)
 	}
+
 	if err := panics.Guard(func() error { panic("text") })(); err == nil {
 		t.Error("got no error of a guarded panic, want one")
 	}
@@ -43,7 +46,9 @@ func TestLog(t *testing.T) {
 		defer panics.Log(slog.New(slog.NewTextHandler(&lines, nil)), "test: worker")
 		panic("oops")
 	}()
+
 	<-done
+
 	for _, want := range []string{"level=ERROR", "test: worker", "oops", "panics_test.go"} {
 		if !strings.Contains(lines.String(), want) {
 			t.Errorf("got the log %q, want it to contain %q", lines.String(), want)
@@ -65,13 +70,16 @@ func TestRepeat(t *testing.T) {
 			case 11:
 				return
 			}
+
 			last = time.Now()
 			panic("oops")
 		})
+
 		want := []time.Duration{0, 1, 2, 4, 8, 16, 32, 60, 60, 1, 2}
 		for i := range want {
 			want[i] *= time.Second
 		}
+
 		if !slices.Equal(pauses, want) {
 			t.Errorf("got the pauses %v, want %v", pauses, want)
 		}

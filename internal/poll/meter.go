@@ -13,7 +13,8 @@ type Sender interface {
 	Send(ctx context.Context, d weir.Delivery) weir.Result
 }
 
-// Meter is a Sender that counts and measures the attempts of another Sender. It is safe for concurrent use.
+// Meter is a Sender that counts and measures the attempts of another Sender. It is safe for
+// concurrent use.
 type Meter struct {
 	sender         Sender
 	now            func() time.Time
@@ -25,7 +26,8 @@ type Meter struct {
 	total     time.Duration // total time of the attempts in the average
 	inFlight  int           // attempts in flight
 	busySince time.Time     // time at which inFlight last rose from 0
-	busyTotal time.Duration // time with attempts in flight, up to the last time that inFlight fell to 0
+	// time with attempts in flight, up to the last time that inFlight fell to 0
+	busyTotal time.Duration
 }
 
 // Counts has the number of attempts for each outcome. Cut counts the attempts that Weir cut off.
@@ -42,7 +44,8 @@ func NewMeter(sender Sender, now func() time.Time) *Meter {
 func (m *Meter) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	m.beginAttempt()
 	var r weir.Result
-	defer func() { m.endAttempt(r) }() // deferred, because a Sender can panic, and the drain recovers from the panic
+	// deferred, because a Sender can panic, and the drain recovers from the panic
+	defer func() { m.endAttempt(r) }()
 	r = m.sender.Send(ctx, d)
 	return r
 }
@@ -61,14 +64,17 @@ func (m *Meter) endAttempt(r weir.Result) {
 	if m.inFlight--; m.inFlight == 0 {
 		m.busyTotal += m.now().Sub(m.busySince)
 	}
+
 	m.countResult(r)
+
 	select {
 	case m.averageChanged <- struct{}{}:
 	default:
 	}
 }
 
-// countResult counts a result. Attempts with the outcome unavailable or none do not count for the average.
+// countResult counts a result. Attempts with the outcome unavailable or none do not count for the
+// average.
 func (m *Meter) countResult(r weir.Result) {
 	switch r.Outcome {
 	case weir.OutcomeDelivered:
@@ -84,12 +90,13 @@ func (m *Meter) countResult(r weir.Result) {
 		m.counts.Cut++
 		return
 	}
+
 	m.answered++
 	m.total += r.Duration
 }
 
-// Average returns the mean time of the attempts with the outcome delivered, rejected or retry. It returns false before
-// the first such attempt.
+// Average returns the mean time of the attempts with the outcome delivered, rejected or retry. It
+// returns false before the first such attempt.
 func (m *Meter) Average() (time.Duration, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -11,7 +11,8 @@ import (
 	"weir/internal/weir"
 )
 
-// script is a Sender that returns its results one after the other. Each attempt takes the Duration of its result.
+// script is a Sender that returns its results one after the other. Each attempt takes the Duration
+// of its result.
 type script struct {
 	mu      sync.Mutex
 	results []weir.Result
@@ -36,20 +37,26 @@ func TestMeter(t *testing.T) {
 			{Outcome: weir.OutcomeNone, Duration: 5 * time.Second},
 			{Outcome: weir.OutcomeRejected, Duration: 200 * time.Millisecond},
 		}}
+
 		m := poll.NewMeter(s, time.Now)
 		if _, known := m.Average(); known {
 			t.Error("Average without attempts returned true, want false")
 		}
+
 		for range len(s.results) {
 			m.Send(t.Context(), weir.Delivery{})
 		}
+
 		if average, known := m.Average(); !known || average != 200*time.Millisecond {
 			t.Errorf("got the average %s, %v; want 200ms, true", average, known)
 		}
-		if got := m.Counts(); got != (poll.Counts{Delivered: 1, Rejected: 1, Retried: 1, Unavailable: 1, Cut: 1}) {
+
+		if got := m.Counts(); got != (poll.Counts{Delivered: 1, Rejected: 1, Retried: 1,
+			Unavailable: 1, Cut: 1}) {
 			t.Errorf("got %+v, want %+v", got,
 				(poll.Counts{Delivered: 1, Rejected: 1, Retried: 1, Unavailable: 1, Cut: 1}))
 		}
+
 		if got := m.Busy(); got != 15600*time.Millisecond {
 			t.Errorf("got Busy %s, want 15.6s", got)
 		}
@@ -59,7 +66,8 @@ func TestMeter(t *testing.T) {
 func TestMeter_TimeOfSeveralAtOnceCountsOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &script{results: []weir.Result{{Duration: 3 * time.Second}, {Duration: 3 * time.Second}}}
+		s := &script{results: []weir.Result{{Duration: 3 * time.Second},
+			{Duration: 3 * time.Second}}}
 		m := poll.NewMeter(s, time.Now)
 		var both sync.WaitGroup
 		both.Go(func() { m.Send(t.Context(), weir.Delivery{}) })
@@ -69,6 +77,7 @@ func TestMeter_TimeOfSeveralAtOnceCountsOnce(t *testing.T) {
 		if got := m.Busy(); got != 4*time.Second {
 			t.Errorf("Busy while an attempt is in flight = %s, want 4s", got)
 		}
+
 		both.Wait()
 		if got := m.Busy(); got != 5*time.Second {
 			t.Errorf("got Busy %s, want 5s", got)
@@ -87,8 +96,10 @@ func TestMeter_APanicEndsTheAttempt(t *testing.T) {
 						"makes a rejection of it")
 				}
 			}()
+
 			m.Send(t.Context(), weir.Delivery{})
 		}()
+
 		time.Sleep(time.Minute)
 		if got := m.Busy(); got != 0 {
 			t.Errorf("got Busy %s, want 0", got)

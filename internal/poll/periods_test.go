@@ -46,13 +46,15 @@ func (w *world) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	if w.flying[number]++; w.flying[number] > 1 {
 		w.overlaps++
 	}
+
 	w.mu.Unlock()
 	time.Sleep(w.takes)
 	w.mu.Lock()
 	w.flying[number]--
 	w.mu.Unlock()
-	return weir.Result{Outcome: weir.OutcomeDelivered, Status: 200, StartedAt: time.Now().Add(-w.takes),
-		Duration: w.takes}
+
+	return weir.Result{Outcome: weir.OutcomeDelivered, Status: 200,
+		StartedAt: time.Now().Add(-w.takes), Duration: w.takes}
 }
 
 // EnqueueNow does nothing, because there are no triggers.
@@ -63,16 +65,17 @@ func (w *world) Sweep(context.Context) error { return nil }
 
 func (w *world) acceptNow(n int) { w.putDue(n, time.Time{}) }
 
-// putDue appends a message, and records when its attempt is allowed to begin: now, or at the due time if the due time
-// is in the future.
+// putDue appends a message, and records when its attempt is allowed to begin: now, or at the due
+// time if the due time is in the future.
 func (w *world) putDue(n int, due time.Time) {
-	m := weir.Message{Contract: "article", Key: fmt.Sprintf("/p/%d", n%17), ContentType: "application/xml",
-		Body: []byte("<a/>"), DueAt: due}
+	m := weir.Message{Contract: "article", Key: fmt.Sprintf("/p/%d", n%17),
+		ContentType: "application/xml", Body: []byte("<a/>"), DueAt: due}
 	r, err := w.append.Append(w.t.Context(), m, "")
 	if err != nil {
 		w.t.Error(err)
 		return
 	}
+
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.accepted[r.Message.ID.String()] = time.Now()
@@ -84,14 +87,16 @@ func (w *world) putDue(n int, due time.Time) {
 func (w *world) newDrainer(sender drain.Sender, notAfter time.Time) *drain.Drainer {
 	store := *w.store
 	return drain.New(drain.Config{
-		Store: &store, Leases: w.account.Leases(), Sender: sender, Tickets: w, Lease: 15 * time.Second,
+		Store: &store, Leases: w.account.Leases(), Sender: sender, Tickets: w,
+		Lease:  15 * time.Second,
 		Settle: time.Second, Attempts: 5,
-		Backoff: drain.Backoff{Min: time.Second, Max: time.Minute}, Now: time.Now, Log: quiet, NotAfter: notAfter,
+		Backoff: drain.Backoff{Min: time.Second, Max: time.Minute}, Now: time.Now, Log: quiet,
+		NotAfter: notAfter,
 	})
 }
 
-var tenSeconds = poll.Config{Period: 10 * time.Second, Idle: 2 * time.Second, Estimate: 100 * time.Millisecond,
-	Tolerance: 5, Timeout: time.Second}
+var tenSeconds = poll.Config{Period: 10 * time.Second, Idle: 2 * time.Second,
+	Estimate: 100 * time.Millisecond, Tolerance: 5, Timeout: time.Second}
 
 // runOnce runs a process whose period begins now. The process has no state of earlier processes.
 func (w *world) runOnce(ctx context.Context, cfg poll.Config) (poll.Summary, error) {
@@ -102,22 +107,26 @@ func (w *world) runOnce(ctx context.Context, cfg poll.Config) (poll.Summary, err
 	return run.Do(ctx)
 }
 
-// measureLateness returns the longest wait of a message for its first attempt, and the number of messages that did not
-// have exactly one attempt. It reports an error for an attempt that began too early.
+// measureLateness returns the longest wait of a message for its first attempt, and the number of
+// messages that did not have exactly one attempt. It reports an error for an attempt that began too
+// early.
 func (w *world) measureLateness() (longest time.Duration, notOnce int) {
 	for id, at := range w.accepted {
 		begun := w.begun[id]
 		if len(begun) != 1 {
 			notOnce++
 		}
+
 		if len(begun) > 0 && begun[0].Before(at) {
 			w.t.Errorf("message %s was sent %s too early, want it sent after it is accepted and due", id,
 				at.Sub(begun[0]))
 		}
+
 		if len(begun) > 0 {
 			longest = max(longest, begun[0].Sub(at))
 		}
 	}
+
 	return longest, notOnce
 }
 
@@ -139,8 +148,10 @@ func TestPeriods_DeliverEachMessageWithinIdleAndASecond(t *testing.T) {
 					}
 					w.putDue(n, due)
 				}
+
 				putting <- n
 			}()
+
 			delivered, starts := 0, []time.Time{}
 			for n := range periods {
 				begun := start.Add(time.Duration(n) * tenSeconds.Period)
@@ -151,15 +162,19 @@ func TestPeriods_DeliverEachMessageWithinIdleAndASecond(t *testing.T) {
 					t.Errorf("process %d ended %s after its start with the error %v; want %s at most and no error", n,
 						time.Since(begun), err, tenSeconds.Period)
 				}
+
 				delivered += s.Messages
 			}
+
 			put := <-putting
 			longest, notOnce := w.measureLateness()
-			if longest > tenSeconds.Idle+time.Second || notOnce > 0 || delivered != put || w.overlaps > 0 {
+			if longest > tenSeconds.Idle+time.Second || notOnce > 0 || delivered != put ||
+				w.overlaps > 0 {
 				t.Errorf("seed %d: %d of %d delivered, %d not sent once, %d overlaps, longest wait %s; want "+
 					"each sent once within %s",
 					seed, delivered, put, notOnce, w.overlaps, longest, tenSeconds.Idle+time.Second)
 			}
+
 			w.checkNoneLate(starts, tenSeconds)
 			if seed == 0 {
 				t.Logf("%d messages over %d periods: longest wait %s", put, periods, longest)
@@ -195,6 +210,7 @@ func TestPeriods_SeveralDeliverABacklog(t *testing.T) {
 				for n := range messages {
 					w.acceptNow(n)
 				}
+
 				start, starts, delivered := time.Now(), []time.Time{}, 0
 				for n := range 4 {
 					begun := start.Add(time.Duration(n) * cfg.Period)
@@ -204,27 +220,34 @@ func TestPeriods_SeveralDeliverABacklog(t *testing.T) {
 					if err != nil {
 						t.Error(err)
 					}
+
 					if n < 2 && s.Idle > 0.12 {
-						t.Errorf("process %d was idle although messages waited: %s, want Idle at most 0.12", n, s)
+						t.Errorf(
+							"process %d was idle although messages waited: %s, want Idle at most 0.12", n, s)
 					}
+
 					if ended := time.Since(begun); ended > cfg.Period {
 						t.Errorf("process %d ended after %s, want at most %v", n, ended, cfg.Period)
 					}
+
 					delivered += s.Messages
 				}
-				if _, notOnce := w.measureLateness(); delivered != messages || notOnce > 0 || w.overlaps > 0 {
+
+				if _, notOnce := w.measureLateness(); delivered != messages || notOnce > 0 ||
+					w.overlaps > 0 {
 					t.Errorf("%d of %d delivered, %d not sent once, %d overlaps; want each sent once", delivered,
 						messages,
 						notOnce, w.overlaps)
 				}
+
 				w.checkNoneLate(starts, cfg)
 			})
 		})
 	}
 }
 
-// A process starts every 5 s with a period of 10 s, so two processes overlap. A Functions host works at the same time,
-// too.
+// A process starts every 5 s with a period of 10 s, so two processes overlap. A Functions host
+// works at the same time, too.
 func TestPeriods_OverlappingAndBesideAHost(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(10) {
@@ -241,6 +264,7 @@ func TestPeriods_OverlappingAndBesideAHost(t *testing.T) {
 					}
 				})
 			}
+
 			for n := range 300 {
 				time.Sleep(time.Duration(dice.Int64N(int64(200 * time.Millisecond))))
 				w.acceptNow(n)
@@ -248,14 +272,18 @@ func TestPeriods_OverlappingAndBesideAHost(t *testing.T) {
 					host.Wake(n % 2)
 				}
 			}
+
 			all.Wait()
 			if err := host.Close(t.Context()); err != nil {
 				t.Error(err)
 			}
+
 			if _, err := w.runOnce(t.Context(), tenSeconds); err != nil {
 				t.Error(err)
 			}
-			if _, notOnce := w.measureLateness(); len(w.accepted) != 300 || notOnce > 0 || w.overlaps > 0 {
+
+			if _, notOnce := w.measureLateness(); len(w.accepted) != 300 || notOnce > 0 ||
+				w.overlaps > 0 {
 				t.Errorf("seed %d: %d accepted, %d not sent once, %d overlaps; want 300 accepted, each sent once", seed,
 					len(w.accepted),
 					notOnce, w.overlaps)

@@ -22,11 +22,12 @@ var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 func TestConfig_Check(t *testing.T) {
 	t.Parallel()
-	good := poll.Config{Period: time.Minute, Idle: 5 * time.Second, Estimate: 2 * time.Second, Tolerance: 5,
-		Timeout: 30 * time.Second}
+	good := poll.Config{Period: time.Minute, Idle: 5 * time.Second, Estimate: 2 * time.Second,
+		Tolerance: 5, Timeout: 30 * time.Second}
 	if err := errors.Join(good.Check(), good.Fits()); err != nil {
 		t.Error(err)
 	}
+
 	for name, c := range map[string]struct {
 		change func(*poll.Config)
 		says   string
@@ -37,13 +38,16 @@ func TestConfig_Check(t *testing.T) {
 		"Tolerance":  {func(c *poll.Config) { c.Tolerance = 0.5 }, "tolerance is 0.5"},
 		"NotANumber": {func(c *poll.Config) { c.Tolerance = math.NaN() }, "tolerance is NaN"},
 		"Timeout":    {func(c *poll.Config) { c.Period = 30 * time.Second }, "delivery.timeout"},
-		"TooSlow":    {func(c *poll.Config) { c.Estimate = 12 * time.Second }, "estimate × tolerance (1m0s)"},
+		"TooSlow": {func(c *poll.Config) { c.Estimate = 12 * time.Second },
+			"estimate × tolerance (1m0s)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg := good
 			c.change(&cfg)
-			if err := errors.Join(cfg.Check(), cfg.Fits()); err == nil || !strings.Contains(err.Error(), c.says) {
+
+			if err := errors.Join(cfg.Check(), cfg.Fits()); err == nil ||
+				!strings.Contains(err.Error(), c.says) {
 				t.Errorf("got the error %v, want %q in it", err, c.says)
 			}
 		})
@@ -91,14 +95,15 @@ func (f *fake) Send(context.Context, weir.Delivery) weir.Result {
 	return weir.Result{Outcome: weir.OutcomeDelivered, Duration: f.takes}
 }
 
-// newRun returns a run whose period of one minute begins now. Until its first attempt is measured, the run reserves the
-// last 10 s of the period: Estimate × Tolerance.
+// newRun returns a run whose period of one minute begins now. Until its first attempt is measured,
+// the run reserves the last 10 s of the period: Estimate × Tolerance.
 func (f *fake) newRun() *poll.Run {
 	f.started = time.Now()
 	return &poll.Run{
-		Config: poll.Config{Period: time.Minute, Idle: 5 * time.Second, Estimate: 2 * time.Second, Tolerance: 5,
-			Timeout: time.Second},
-		Start: f.started, Lanes: 1, Log: f, Drainer: f, Sweeper: f, Meter: poll.NewMeter(f, time.Now), Now: time.Now,
+		Config: poll.Config{Period: time.Minute, Idle: 5 * time.Second, Estimate: 2 * time.Second,
+			Tolerance: 5, Timeout: time.Second},
+		Start: f.started, Lanes: 1, Log: f, Drainer: f, Sweeper: f,
+		Meter: poll.NewMeter(f, time.Now), Now: time.Now,
 		Logger: quiet,
 	}
 }
@@ -127,16 +132,20 @@ func TestRun_StopsBeforeThePeriodEnds(t *testing.T) {
 				if c.attempt > 0 {
 					go r.Meter.Send(t.Context(), weir.Delivery{})
 				}
+
 				s, err := r.Do(t.Context())
 				if err != nil || f.closed != c.stops || s.Worked != c.stops {
 					t.Errorf("stopped after %s with %+v and the error %v; want a stop after %s and no error", f.closed,
 						s, err, c.stops)
 				}
+
 				if f.limit < c.timeout {
 					t.Errorf("Close got %s for an attempt in flight with a timeout of %s, want at least %s", f.limit,
 						c.timeout, c.timeout)
 				}
-				if want := float64(c.stops-c.attempt) / float64(c.stops); math.Abs(s.Idle-want) > 0.001 ||
+
+				if want := float64(c.stops-c.attempt) / float64(c.stops); math.Abs(s.Idle-want) >
+					0.001 ||
 					s.Known != (c.attempt > 0) {
 					t.Errorf("idle %.3f, want %.3f; %+v", s.Idle, want, s)
 				}
@@ -156,13 +165,17 @@ func TestRun_LooksEachIdleAndSweepsEachMinute(t *testing.T) {
 			t.Errorf("got %d runs, %d wakes, %d sweeps, %v; want Runs 23, wakes 23, sweeps 2 and no error", s.Runs,
 				f.wakes, f.sweeps, err)
 		}
+
 		for i, at := range f.looks {
 			if at != time.Duration(i)*5*time.Second {
 				t.Errorf("read %d of the lanes came after %s, want a read each 5s", i, at)
 			}
 		}
-		if got := s.String(); got != "23 runs, 0 messages, average 2s (estimate), idle 100 %, 1m55s" {
-			t.Errorf("got %q, want %q", got, "23 runs, 0 messages, average 2s (estimate), idle 100 %, 1m55s")
+
+		if got := s.String(); got !=
+			"23 runs, 0 messages, average 2s (estimate), idle 100 %, 1m55s" {
+			t.Errorf("got %q, want %q", got,
+				"23 runs, 0 messages, average 2s (estimate), idle 100 %, 1m55s")
 		}
 	})
 }
@@ -172,10 +185,11 @@ func TestRun_WakesForMessagesDueInThisPeriodOnly(t *testing.T) {
 	for due, want := range map[time.Duration]bool{59 * time.Second: true, 2 * time.Minute: false} {
 		synctest.Test(t, func(t *testing.T) {
 			f := &fake{control: lane.Control{Head: lane.Head{Next: 2},
-				Tail: lane.Tail{Cursor: 2, DueState: lane.DueState{NextDueAt: time.Now().Add(due)}}}}
+				Tail: lane.Tail{Cursor: 2,
+					DueState: lane.DueState{NextDueAt: time.Now().Add(due)}}}}
 			if _, err := f.newRun().Do(t.Context()); err != nil || (f.wakes > 0) != want {
-				t.Errorf("a message due in %s: got %d wakes, %v; want a wake: %v", due, f.wakes, err,
-					want)
+				t.Errorf("a message due in %s: got %d wakes, %v; want a wake: %v", due,
+					f.wakes, err, want)
 			}
 		})
 	}
@@ -191,9 +205,11 @@ func TestRun_Fails(t *testing.T) {
 	}{
 		"LanesCannotBeRead": {f: &fake{readErr: away}, says: "lane 0: away"},
 		"SweepFails":        {f: &fake{sweep: away}, says: "sweep: away"},
-		"LaneCannotBeTaken": {f: &fake{report: drain.Report{State: drain.Waiting, Err: away}}, says: "lane 0: away"},
-		"StartedTooLate": {f: &fake{}, change: func(_ *fake, r *poll.Run) { r.Start = r.Start.Add(-time.Minute) },
-			says: "the period was over"},
+		"LaneCannotBeTaken": {f: &fake{report: drain.Report{State: drain.Waiting, Err: away}},
+			says: "lane 0: away"},
+		"StartedTooLate": {f: &fake{},
+			change: func(_ *fake, r *poll.Run) { r.Start = r.Start.Add(-time.Minute) },
+			says:   "the period was over"},
 		"StorageIsBack": {f: &fake{readErr: away}, change: func(f *fake, _ *poll.Run) {
 			time.AfterFunc(12*time.Second, func() {
 				f.mu.Lock()
@@ -210,11 +226,13 @@ func TestRun_Fails(t *testing.T) {
 				if c.change != nil {
 					c.change(c.f, r)
 				}
+
 				_, err := r.Do(t.Context())
 				if c.says == "" && err != nil ||
 					c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
 					t.Errorf("got the error %v, want %q", err, c.says)
 				}
+
 				if c.f.closed == 0 && c.says != "the period was over" {
 					t.Error("the drainer was not closed, want it closed at the end")
 				}
@@ -231,7 +249,8 @@ func TestRun_EndsInOrderWhenToldTo(t *testing.T) {
 		time.AfterFunc(7*time.Second, cancel)
 		s, err := f.newRun().Do(ctx)
 		if err != nil || s.Worked != 7*time.Second || f.closed != 7*time.Second || s.Runs != 2 {
-			t.Errorf("got %+v, closed after %s, %v; want Worked 7s, closed 7s, Runs 2 and no error", s, f.closed, err)
+			t.Errorf("got %+v, closed after %s, %v; want Worked 7s, closed 7s, Runs 2 and no error",
+				s, f.closed, err)
 		}
 	})
 }

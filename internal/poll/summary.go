@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Summary describes the work of one process in one period. A scheduler starts such a process at the start of each
-// period.
+// Summary describes the work of one process in one period. A scheduler starts such a process at the
+// start of each period.
 type Summary struct {
 	Runs     int           // how often the process read all lanes
 	Messages int           // messages that this process delivered
@@ -23,9 +23,11 @@ func (r *Run) newSummary(runs int) Summary {
 	if s.Average, s.Known = r.Meter.Average(); !s.Known {
 		s.Average = r.Estimate
 	}
+
 	if s.Worked > 0 {
 		s.Idle = min(max(1-float64(r.Meter.Busy())/float64(s.Worked), 0), 1)
 	}
+
 	return s
 }
 
@@ -35,8 +37,10 @@ func (s Summary) String() string {
 	if !s.Known {
 		average += " (estimate)"
 	}
-	line := fmt.Sprintf("%d runs, %d messages, average %s, idle %.0f %%, %s", s.Runs, s.Messages, average, 100*s.Idle,
-		s.Worked.Round(100*time.Millisecond))
+
+	line := fmt.Sprintf("%d runs, %d messages, average %s, idle %.0f %%, %s", s.Runs, s.Messages,
+		average, 100*s.Idle, s.Worked.Round(100*time.Millisecond))
+
 	for _, part := range []struct {
 		n    int
 		what string
@@ -46,5 +50,6 @@ func (s Summary) String() string {
 			line += fmt.Sprintf(", %d %s", part.n, part.what)
 		}
 	}
+
 	return line
 }

@@ -36,18 +36,22 @@ func (p *Parameters) ToError() error {
 	if len(p.problems) == 0 {
 		return nil
 	}
+
 	texts := make([]string, len(p.problems))
 	for i, one := range p.problems {
 		texts[i] = one.Sentence()
 	}
-	return &weir.Error{Kind: weir.Malformed, Op: "view", Message: strings.Join(texts, "; "), Problems: p.problems}
+
+	return &weir.Error{Kind: weir.Malformed, Op: "view", Message: strings.Join(texts, "; "),
+		Problems: p.problems}
 }
 
-// RefuseOthers adds the problems of httpio.QueryProblems: a parameter that is not in names, and one that the URL has
-// more than once.
+// RefuseOthers adds the problems of httpio.QueryProblems: a parameter that is not in names, and one
+// that the URL has more than once.
 func (p *Parameters) RefuseOthers(names ...string) {
 	p.problems = append(p.problems, httpio.QueryProblems(p.Values, names...)...)
-	slices.SortStableFunc(p.problems, func(a, b weir.Problem) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortStableFunc(p.problems,
+		func(a, b weir.Problem) int { return strings.Compare(a.Path, b.Path) })
 }
 
 // ReadText parses a text of up to maxText bytes.
@@ -59,21 +63,24 @@ func (p *Parameters) ReadText(name string) string {
 	case !utf8.ValidString(s):
 		p.AddProblem(name, "is not UTF-8")
 	}
+
 	return s
 }
 
-// ReadNumber parses a whole number from low to high. If the parameter is empty or wrong, the result is the argument
-// "absent".
+// ReadNumber parses a whole number from low to high. If the parameter is empty or wrong, the result
+// is the argument "absent".
 func (p *Parameters) ReadNumber(name string, absent, low, high int) int {
 	s := p.Values.Get(name)
 	if s == "" {
 		return absent
 	}
+
 	n, err := strconv.Atoi(s)
 	if err != nil || n < low || n > high {
 		p.AddProblem(name, fmt.Sprintf("must be a whole number from %d to %d", low, high))
 		return absent
 	}
+
 	return n
 }
 
@@ -83,10 +90,12 @@ func (p *Parameters) ReadTime(name string) time.Time {
 	if s == "" {
 		return time.Time{}
 	}
+
 	t, err := weir.ParseMoment(s)
 	if err != nil {
 		p.AddProblem(name, err.Error())
 	}
+
 	return t
 }
 
@@ -103,27 +112,34 @@ func (p *Parameters) readStatusRange(name string) overview.StatusRange {
 	if s == "" {
 		return overview.StatusRange{}
 	}
-	if class, ok := strings.CutSuffix(strings.ToLower(s), "xx"); ok && len(class) == 1 && "1" <= class && class <= "5" {
+
+	if class, ok := strings.CutSuffix(strings.ToLower(s), "xx"); ok && len(class) == 1 &&
+		"1" <= class && class <= "5" {
 		first := int(class[0]-'0') * 100
 		return overview.StatusRange{Low: first, High: first + 99}
 	}
+
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 100 || n > 599 {
 		p.AddProblem(name, "must be a status from 100 to 599, or a class such as 5xx")
 	}
+
 	return overview.StatusRange{Low: n, High: n}
 }
 
-// readShown parses a filter such as "title:harbour", which selects messages whose Shown["title"] contains "harbour".
+// readShown parses a filter such as "title:harbour", which selects messages whose Shown["title"]
+// contains "harbour".
 func (p *Parameters) readShown(name string) overview.ShownFilter {
 	text := p.ReadText(name)
 	if text == "" {
 		return overview.ShownFilter{}
 	}
+
 	field, wanted, hasColon := strings.Cut(text, ":")
 	if !hasColon || field == "" {
 		p.AddProblem(name, "must be the name of a shown value, a colon and a text, such as title:harbour")
 	}
+
 	return overview.ShownFilter{Name: field, Text: wanted}
 }
 
@@ -135,8 +151,8 @@ func (p *Parameters) readOrder(name string) overview.Order {
 	return order
 }
 
-var stages = []weir.Stage{weir.Scheduled, weir.Queued, weir.Retrying, weir.Delivered, weir.Dead, weir.Cancelled,
-	weir.Superseded, weir.Discarded}
+var stages = []weir.Stage{weir.Scheduled, weir.Queued, weir.Retrying, weir.Delivered, weir.Dead,
+	weir.Cancelled, weir.Superseded, weir.Discarded}
 
 func (p *Parameters) readStage() weir.Stage {
 	s := weir.Stage(p.Values.Get("stage"))

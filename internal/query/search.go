@@ -20,8 +20,8 @@ const (
 // maxAttempts limits the values of the parameters "attemptsFrom" and "attemptsTo".
 const maxAttempts = 1_000_000
 
-var searchParameters = []string{"stage", "key", "keyPrefix", "contract", "upstream", "version", "fingerprint",
-	"cmsStatus",
+var searchParameters = []string{"stage", "key", "keyPrefix", "contract", "upstream", "version",
+	"fingerprint", "cmsStatus",
 	"attemptsFrom", "attemptsTo", "idempotencyKey", "shown", "lane", "from", "to", "finishedFrom",
 	"finishedTo", "text", "sort",
 	"limit", "continue", "format"}
@@ -35,8 +35,8 @@ type Search struct {
 	Format   export.Format // of the requested export; "" = no export
 }
 
-// ParseSearch parses the parameters of a search for the operator's page. The argument "lanes" is the number of lanes.
-// The error names every problem.
+// ParseSearch parses the parameters of a search for the operator's page. The argument "lanes" is
+// the number of lanes. The error names every problem.
 func ParseSearch(values url.Values, lanes int) (Search, error) {
 	p := New(values)
 	return p.readSearch(lanes, "")
@@ -52,8 +52,8 @@ func ReadSearch(r *http.Request, lanes int) (Search, error) {
 	return p.readSearch(lanes, f)
 }
 
-// readSearch parses the parameters of a search, except "format". The argument "form" is the format of the requested
-// export; "" = no export.
+// readSearch parses the parameters of a search, except "format". The argument "form" is the format
+// of the requested export; "" = no export.
 func (p *Parameters) readSearch(lanes int, form export.Format) (Search, error) {
 	s := Search{
 		Format: form,
@@ -72,19 +72,24 @@ func (p *Parameters) readSearch(lanes int, form export.Format) (Search, error) {
 		Order: p.readOrder("sort"),
 		Limit: p.ReadLimit(form), Continue: p.Values.Get("continue"),
 	}
+
 	if p.Values.Get("lane") != "" {
 		n := p.ReadNumber("lane", 0, 0, lanes-1)
 		s.Filter.Lane = &n
 	}
+
 	f := s.Filter
 	p.CheckSpan("from", f.From, "to", f.To)
 	p.CheckSpan("finishedFrom", f.FinishedFrom, "finishedTo", f.FinishedTo)
 	if f.MaxAttempts > 0 && f.MaxAttempts < f.MinAttempts {
 		p.AddProblem("attemptsTo", "must not be below attemptsFrom")
 	}
+
 	if f.Fingerprint != "" && f.Stage != "" && f.Stage != weir.Dead {
 		p.AddProblem("fingerprint", "only dead messages have one")
 	}
+
 	p.RefuseOthers(searchParameters...)
+
 	return s, p.ToError()
 }

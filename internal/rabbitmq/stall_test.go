@@ -12,8 +12,9 @@ import (
 	"weir/internal/weir"
 )
 
-// The process stands still for a minute while it appends the first message of a key. Meanwhile the broker gives the
-// deliveries to another consumer, so this process must not append the later ones, and acknowledges none of them.
+// The process stands still for a minute while it appends the first message of a key. Meanwhile the
+// broker gives the deliveries to another consumer, so this process must not append the later ones,
+// and acknowledges none of them.
 func TestWorker_FilesNoOldDeliveryAfterAStall(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -26,19 +27,25 @@ func TestWorker_FilesNoOldDeliveryAfterAStall(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var passed atomic.Int64
 				var filed []string
-				r := newWorkerRig(t, func(_ context.Context, m weir.Message, id string) (lane.Receipt, error) {
-					if filed = append(filed, id); id == "1" {
-						passed.Add(int64(c.stall))
-					}
-					return lane.Receipt{Message: m, Stage: weir.Queued}, nil
-				})
-				r.guard = newStallGuard(func() time.Time { return testNow.Add(time.Duration(passed.Load())) },
+				r := newWorkerRig(t,
+					func(_ context.Context, m weir.Message, id string) (lane.Receipt, error) {
+						if filed = append(filed, id); id == "1" {
+							passed.Add(int64(c.stall))
+						}
+						return lane.Receipt{Message: m, Stage: weir.Queued}, nil
+					})
+
+				r.guard = newStallGuard(
+					func() time.Time { return testNow.Add(time.Duration(passed.Load())) },
 					10*time.Second)
 				for tag := range uint64(3) {
 					r.deliverMessage(t.Context(), tag+1, "/a")
 				}
+
 				r.tasks.Wait()
-				if !slices.Equal(filed, c.filed) || len(r.channel.acked) != len(c.filed) || r.refused.refused > 0 {
+
+				if !slices.Equal(filed, c.filed) || len(r.channel.acked) != len(c.filed) ||
+					r.refused.refused > 0 {
 					t.Errorf("got the messages %v, %d acknowledged and %d refused; want %v, acknowledged", filed,
 						len(r.channel.acked), r.refused.refused, c.filed)
 				}
@@ -58,7 +65,9 @@ func TestStallGuard_Watch(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				var jump atomic.Int64 // what the wall clock is ahead after a sleep of the machine
-				g := newStallGuard(func() time.Time { return time.Now().Add(time.Duration(jump.Load())) }, c.heartbeat)
+				g := newStallGuard(
+					func() time.Time { return time.Now().Add(time.Duration(jump.Load())) },
+					c.heartbeat)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				time.AfterFunc(30*time.Second, func() { jump.Store(int64(c.jump)) })

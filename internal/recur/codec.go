@@ -7,28 +7,34 @@ import (
 	"weir/internal/storage"
 )
 
-// toColumns returns the columns of the state. A zero time becomes the Unix epoch, because a table cannot store Go's
-// zero time.
+// toColumns returns the columns of the state. A zero time becomes the Unix epoch, because a table
+// cannot store Go's zero time.
 func (s State) toColumns() map[string]any {
 	return map[string]any{
-		"NextAt": columnTime(s.NextAt), "NextRun": s.NextRun, "Runs": s.Runs, "Anchor": columnTime(s.Anchor),
+		"NextAt": columnTime(s.NextAt), "NextRun": s.NextRun, "Runs": s.Runs,
+		"Anchor":    columnTime(s.Anchor),
 		"SettledAt": columnTime(s.SettledAt), "CatchUp": s.CatchUp,
-		"LastDueAt": columnTime(s.Last.DueAt), "LastRun": s.Last.Run, "LastMessage": s.Last.MessageID,
-		"LastAt": columnTime(s.Last.At), "SkippedAt": columnTime(s.SkippedAt),
-		"Filed": s.Filed, "Skipped": s.Skipped, "Missed": s.Missed, "Refused": s.Refused, "Refusal": s.Refusal,
-		"Calls": s.Calls,
+		"LastDueAt": columnTime(s.Last.DueAt), "LastRun": s.Last.Run,
+		"LastMessage": s.Last.MessageID,
+		"LastAt":      columnTime(s.Last.At), "SkippedAt": columnTime(s.SkippedAt),
+		"Filed": s.Filed, "Skipped": s.Skipped, "Missed": s.Missed, "Refused": s.Refused,
+		"Refusal": s.Refusal,
+		"Calls":   s.Calls,
 	}
 }
 
 func (s Schedule) toRow() map[string]any {
 	v := s.State.toColumns()
 	maps.Copy(v, map[string]any{
-		"Cron": s.Cron, "TimeZone": s.TimeZone, "ContentType": s.ContentType, "CopiedFrom": s.CopiedFrom,
-		"Overlap": string(s.Overlap), "MissedMode": string(s.Definition.Missed),
-		"Paused": s.Paused, "Start": columnTime(s.Start), "End": columnTime(s.End), "Version": s.Version,
+		"Cron": s.Cron, "TimeZone": s.TimeZone, "ContentType": s.ContentType,
+		"CopiedFrom": s.CopiedFrom,
+		"Overlap":    string(s.Overlap), "MissedMode": string(s.Definition.Missed),
+		"Paused": s.Paused, "Start": columnTime(s.Start), "End": columnTime(s.End),
+		"Version":   s.Version,
 		"CreatedAt": columnTime(s.CreatedAt), "ChangedAt": columnTime(s.ChangedAt),
 		"CreationID": s.creationID,
 	})
+
 	maps.Copy(v, s.columns)
 	return v
 }
@@ -41,26 +47,32 @@ func parseRow(r storage.Row) Schedule {
 		CreatedAt: v.time("CreatedAt"),
 		ChangedAt: v.time("ChangedAt"),
 		Definition: Definition{
-			Cron: v.string("Cron"), TimeZone: v.string("TimeZone"), ContentType: v.string("ContentType"),
-			CopiedFrom: v.string("CopiedFrom"),
-			Overlap:    Overlap(v.string("Overlap")), Missed: Missed(v.string("MissedMode")), Paused: v.bool("Paused"),
-			Start: v.time("Start"), End: v.time("End"),
+			Cron: v.string("Cron"), TimeZone: v.string("TimeZone"),
+			ContentType: v.string("ContentType"),
+			CopiedFrom:  v.string("CopiedFrom"),
+			Overlap:     Overlap(v.string("Overlap")), Missed: Missed(v.string("MissedMode")),
+			Paused: v.bool("Paused"),
+			Start:  v.time("Start"), End: v.time("End"),
 		},
 		State: State{
-			NextAt: v.time("NextAt"), NextRun: v.int("NextRun"), Runs: v.int("Runs"), Anchor: v.time("Anchor"),
+			NextAt: v.time("NextAt"), NextRun: v.int("NextRun"), Runs: v.int("Runs"),
+			Anchor:    v.time("Anchor"),
 			SettledAt: v.time("SettledAt"), CatchUp: v.bool("CatchUp"),
-			Last: Filed{DueAt: v.time("LastDueAt"), Run: v.int("LastRun"), MessageID: v.string("LastMessage"),
-				At: v.time("LastAt")},
-			SkippedAt: v.time("SkippedAt"), Filed: v.int("Filed"), Skipped: v.int("Skipped"), Missed: v.int("Missed"),
+			Last: Filed{DueAt: v.time("LastDueAt"), Run: v.int("LastRun"),
+				MessageID: v.string("LastMessage"), At: v.time("LastAt")},
+			SkippedAt: v.time("SkippedAt"), Filed: v.int("Filed"), Skipped: v.int("Skipped"),
+			Missed:  v.int("Missed"),
 			Refused: v.int("Refused"), Refusal: v.string("Refusal"), Calls: v.string("Calls"),
 		},
 		columns: map[string]any{},
 	}
+
 	for _, name := range []string{inlineColumn, blobColumn} {
 		if r.Values[name] != nil {
 			s.columns[name] = r.Values[name]
 		}
 	}
+
 	return s
 }
 

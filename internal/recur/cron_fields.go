@@ -21,15 +21,18 @@ var cronFields = []cronField{
 	{name: "day of month", min: 1, max: 31},
 	{name: "month", min: 1, max: 12, example: "jan",
 		names: strings.Fields("jan feb mar apr may jun jul aug sep oct nov dec")},
-	{name: "day of week", max: 7, example: "mon", names: strings.Fields("sun mon tue wed thu fri sat")},
+	{name: "day of week", max: 7, example: "mon",
+		names: strings.Fields("sun mon tue wed thu fri sat")},
 }
 
-// checkCron checks a cron expression by a grammar of Weir's own. The library also accepts slips such as *-5, which it
-// reads as *, and its errors name options of the library that the reader cannot set.
+// checkCron checks a cron expression by a grammar of Weir's own. The library also accepts slips
+// such as *-5, which it reads as *, and its errors name options of the library that the reader
+// cannot set.
 func checkCron(text string) error {
 	if strings.HasPrefix(text, "@") {
 		return checkDescriptor(text)
 	}
+
 	given := strings.Fields(text)
 	fields := cronFields
 	switch len(given) {
@@ -40,6 +43,7 @@ func checkCron(text string) error {
 		return fmt.Errorf("five fields are needed (minute, hour, day of month, month, day of week), "+
 			"or six with the second in front; there are %d", len(given))
 	}
+
 	for i, f := range fields {
 		for entry := range strings.SplitSeq(given[i], ",") {
 			if err := f.checkEntry(entry); err != nil {
@@ -47,6 +51,7 @@ func checkCron(text string) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -54,10 +59,12 @@ func checkDescriptor(text string) error {
 	if strings.HasPrefix(text, everyPrefix) {
 		return nil // see parseEvery
 	}
+
 	switch text {
 	case "@hourly", "@daily", "@midnight", "@weekly", "@monthly", "@yearly", "@annually":
 		return nil
 	}
+
 	return fmt.Errorf("there is no %.40q; possible are @hourly, @daily, @weekly, @monthly, @yearly and @every 90s",
 		text)
 }
@@ -65,13 +72,15 @@ func checkDescriptor(text string) error {
 // cronNumber matches a number in a field. A + or - in front of it would be a slip.
 var cronNumber = regexp.MustCompile(`^[0-9]{1,4}$`)
 
-// checkEntry checks an entry between two commas: a value, a range or *, each with or without a step.
+// checkEntry checks an entry between two commas: a value, a range or *, each with or without a
+// step.
 func (f cronField) checkEntry(entry string) error {
 	span, stepText, hasStep := strings.Cut(entry, "/")
 	low, high, isRange := strings.Cut(span, "-")
 	if entry == "" {
 		return errors.New("there is no value between two commas")
 	}
+
 	from, to := f.min, f.max
 	switch isAny := low == "*" || low == "?"; {
 	case isAny && isRange:
@@ -81,22 +90,27 @@ func (f cronField) checkEntry(entry string) error {
 		if from, err = f.readValue(low); err != nil {
 			return err
 		}
+
 		if !hasStep {
 			to = from
 		}
+
 		if isRange {
 			if to, err = f.readValue(high); err != nil {
 				return err
 			}
 		}
 	}
+
 	if !hasStep {
 		return nil
 	}
+
 	size := to - from + 1
 	if size < 1 { // the range goes over the end of the field, such as 22-2
 		size += f.max - f.min + 1
 	}
+
 	step, err := strconv.Atoi(stepText)
 	if err != nil || !cronNumber.MatchString(stepText) || step < 1 {
 		return fmt.Errorf("the step %.20q is not a number above 0", stepText)
@@ -104,6 +118,7 @@ func (f cronField) checkEntry(entry string) error {
 	if step > 1 && step >= size {
 		return fmt.Errorf("the step %d leaves only the first of %d values", step, size)
 	}
+
 	return nil
 }
 
@@ -114,16 +129,20 @@ func (f cronField) readValue(text string) (int, error) {
 			return f.min + i, nil
 		}
 	}
+
 	n, err := strconv.Atoi(text)
 	if err == nil && cronNumber.MatchString(text) && n >= f.min && n <= f.max {
 		return n, nil
 	}
+
 	wanted := fmt.Sprintf("a number from %d to %d", f.min, f.max)
 	if f.example != "" {
 		wanted += " or a name such as " + f.example
 	}
+
 	if strings.ContainsAny(text, "LW#H") {
 		wanted += "; Weir does not know L, W, # and H"
 	}
+
 	return 0, fmt.Errorf("%.20q is not %s", text, wanted)
 }

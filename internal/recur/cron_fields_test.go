@@ -7,14 +7,17 @@ import (
 	"time"
 )
 
-// Each expression that checkCron accepts must be one that the library reads, too. Its problems must not be the
-// library's.
+// Each expression that checkCron accepts must be one that the library reads, too. Its problems must
+// not be the library's.
 func TestCheckCron(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"* * * * *", "*/5 * * * *", "0 0 1,15 * *", "0 9-17/2 * * mon-fri", "0 22-2 * * *",
-		"0 22-2/2 * * *", "5-1 * * * *", "0 0 * * fri-mon", "0 0 28-3 * *", "0 0 * nov-feb *", "0 0 * JAN Sun",
+	for _, text := range []string{"* * * * *", "*/5 * * * *", "0 0 1,15 * *",
+		"0 9-17/2 * * mon-fri", "0 22-2 * * *",
+		"0 22-2/2 * * *", "5-1 * * * *", "0 0 * * fri-mon", "0 0 28-3 * *", "0 0 * nov-feb *",
+		"0 0 * JAN Sun",
 		"5/15 * * * *",
-		"0 0 ? * 7", "1 2 3 4 5 6", "59 59 23 31 12 7", "*/1 * * * *", "@hourly", "@daily", "@midnight", "@weekly",
+		"0 0 ? * 7", "1 2 3 4 5 6", "59 59 23 31 12 7", "*/1 * * * *", "@hourly", "@daily",
+		"@midnight", "@weekly",
 		"@monthly", "@yearly", "@annually", "@every 90s"} {
 		if err := checkCron(text); err != nil {
 			t.Errorf("%s: got %v, want no error", text, err)
@@ -23,6 +26,7 @@ func TestCheckCron(t *testing.T) {
 			t.Errorf("%s: the plan has the error %v, want none", text, err)
 		}
 	}
+
 	ofLibrary := regexp.MustCompile(`option|strconv|descriptor|bounds|parse int|hash`)
 	for text, want := range map[string]string{
 		"*-5 * * * *":       `minute "*-5": a range begins with a value; for every 5-th value write */5`,
@@ -55,9 +59,11 @@ func TestCheckCron(t *testing.T) {
 		"0 0 1 jan-Dez sun": `"Dez" is not a number`,
 	} {
 		err := checkCron(text)
-		if err == nil || !strings.Contains(err.Error(), want) || ofLibrary.MatchString(err.Error()) {
+		if err == nil || !strings.Contains(err.Error(), want) ||
+			ofLibrary.MatchString(err.Error()) {
 			t.Errorf("%q: got %v, want %q and no words of the library", text, err, want)
 		}
+
 		if err := (&Plan{}).parseCron(text); err != nil && ofLibrary.MatchString(err.Error()) {
 			t.Errorf("%q: the plan has the error %v, want no words of the library", text, err)
 		}
@@ -74,12 +80,14 @@ func TestPlan_RangesOverTheEndOfAField(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(-1)
 		var got []string
 		for range 6 {
 			at = p.Next(at)
 			got = append(got, at.Format("02T15"))
 		}
+
 		if strings.Join(got, " ") != want {
 			t.Errorf("%s: got the runs %v, want %s", text, got, want)
 		}

@@ -32,9 +32,11 @@ func TestRunner_RunAfterDeleteAndCreate(t *testing.T) {
 						w.runSchedule(r, "s")
 						passTime(time.Minute)
 					}
+
 					if err := r.Delete(t.Context(), "s", recur.Condition{}); err != nil {
 						t.Fatal(err)
 					}
+
 					if got, want := len(w.listMessages()), 2*(creation+1); got != want {
 						t.Errorf("creation %d: got %d messages, want %d", creation, got, want)
 					}
@@ -49,7 +51,8 @@ func (w *world) runSchedule(r *recur.Runner, name string) {
 	w.t.Helper()
 	receipt, run, err := r.Run(w.t.Context(), name)
 	if err != nil || receipt.Duplicate {
-		w.t.Errorf("run %d: got duplicate %v, error %v; want a new message", run, receipt.Duplicate, err)
+		w.t.Errorf("run %d: got duplicate %v, error %v; want a new message", run,
+			receipt.Duplicate, err)
 	}
 }
 
@@ -58,7 +61,8 @@ func TestRunner_PostUnderAGuessedKeyOfAnOccurrence(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		r := w.newRunner("a", 0)
 		w.putSchedule(r, "s", newDefinition("@every 1h"))
-		post := weir.Message{Contract: "a", Key: "k", Body: []byte(`<a key="k" run="0" due="post"/>`)}
+		post := weir.Message{Contract: "a", Key: "k",
+			Body: []byte(`<a key="k" run="0" due="post"/>`)}
 		post.Size = len(post.Body)
 		appender := lane.NewAppender(w.newStore(""), quiet)
 		if _, err := appender.Append(t.Context(), post, "s@2000-01-01T01:00:00Z"); err != nil {
@@ -88,6 +92,7 @@ func TestRunner_RunThatFindsAnEarlierMessage(t *testing.T) {
 		if _, _, err := r.Run(t.Context(), "s"); weir.KindOf(err) != weir.Conflict {
 			t.Errorf("run 2: got %v, want an error of kind Conflict", err)
 		}
+
 		w.runSchedule(r, "s")
 	})
 }
@@ -99,6 +104,7 @@ func (w *world) readColumn(name, column string) string {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	text, _ := row.Values[column].(string)
 	return text
 }
@@ -112,11 +118,13 @@ func TestRunner_EachAnsweredRunHasAMessage(t *testing.T) {
 				dice := rand.New(rand.NewPCG(seed, 1))
 				w.faults.Set(func(c storagetest.Call) storagetest.Fault {
 					if c.Op == "Transact" && dice.Float64() < 0.2 {
-						return storagetest.Fault{Kind: []storagetest.FaultKind{storagetest.FailBefore,
-							storagetest.FailAfter}[dice.IntN(2)]}
+						return storagetest.Fault{
+							Kind: []storagetest.FaultKind{storagetest.FailBefore,
+								storagetest.FailAfter}[dice.IntN(2)]}
 					}
 					return storagetest.Fault{}
 				})
+
 				w.runAtRandom(dice)
 			})
 		})
@@ -138,11 +146,13 @@ func (w *world) runAtRandom(dice *rand.Rand) {
 			d := newDefinition("0 0 1 1 *")
 			d.Message = []byte(`<a key="k" run="0" due="x"/>`)
 			_, _, _ = r.Put(w.t.Context(), name, d, recur.Condition{})
+
 		default:
 			receipt, _, err := r.Run(w.t.Context(), name)
 			if err != nil {
 				continue
 			}
+
 			answered++
 			messages[receipt.Message.ID]++
 			if n := messages[receipt.Message.ID]; n > 1 {
@@ -150,19 +160,22 @@ func (w *world) runAtRandom(dice *rand.Rand) {
 					receipt.Message.ID)
 			}
 		}
+
 		passTime(time.Second)
 	}
+
 	if answered == 0 {
 		w.t.Error("got no answered run, want some")
 	}
+
 	if got := len(w.listMessages()); got < answered {
 		w.t.Errorf("got %d messages for %d answered runs, want one each at least", got, answered)
 	}
 }
 
 // A process appends an occurrence. Before the process moves the schedule on, a user deletes the
-// schedule and creates it again. The message of the deleted schedule must not enter the state of the
-// new one.
+// schedule and creates it again. The message of the deleted schedule must not enter the state of
+// the new one.
 func TestRunner_DeleteAndCreateBetweenAppendAndMove(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		user := w.newRunner("", 0)
@@ -177,6 +190,7 @@ func TestRunner_DeleteAndCreateBetweenAppendAndMove(t *testing.T) {
 				}
 				w.putSchedule(user, "s", newDefinition("30 * * * *", withKey("other")))
 			}
+
 			return storagetest.Fault{}
 		})
 
@@ -184,6 +198,7 @@ func TestRunner_DeleteAndCreateBetweenAppendAndMove(t *testing.T) {
 		if got := len(w.listMessages()); got != 1 {
 			t.Errorf("got %d messages, want the one of the deleted schedule", got)
 		}
+
 		if s := w.getSchedule("s"); s.Filed != 0 || s.Last.MessageID != "" {
 			t.Errorf("got Filed %d with the message %q, want a schedule without messages", s.Filed,
 				s.Last.MessageID)
@@ -213,9 +228,12 @@ func TestRunner_PauseFilesNoMissedOccurrence(t *testing.T) {
 				if err != nil || !s.Paused {
 					t.Fatalf("got paused %v, %v; want the schedule paused", s.Paused, err)
 				}
+
 				if got := len(w.listMessages()); got != 0 || writes > 3 {
-					t.Errorf("got %d messages and %d writes, want no message and at most 3 writes", got, writes)
+					t.Errorf("got %d messages and %d writes, want no message and at most 3 writes",
+						got, writes)
 				}
+
 				if s.State.Missed != 24*3600 {
 					t.Errorf("got %d missed occurrences, want 86400", s.State.Missed)
 				}

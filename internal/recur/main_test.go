@@ -39,7 +39,8 @@ func simulate(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, memory: memory.New(time.Now), faults: storagetest.NewFaults(), lanes: 3, blind: "no process"}
+		w := &world{t: t, memory: memory.New(time.Now), faults: storagetest.NewFaults(), lanes: 3,
+			blind: "no process"}
 		if err := w.newStore("").Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -47,11 +48,14 @@ func simulate(t *testing.T, f func(t *testing.T, w *world)) {
 	})
 }
 
-// newStore returns a store with the faults of the process "actor". If actor is empty, the store has no faults.
+// newStore returns a store with the faults of the process "actor". If actor is empty, the store has
+// no faults.
 func (w *world) newStore(actor string) *lane.Store {
-	s := &lane.Store{Table: w.memory.Table(), Bodies: w.memory.Blobs(), Epoch: 1, Lanes: w.lanes, Now: time.Now}
+	s := &lane.Store{Table: w.memory.Table(), Bodies: w.memory.Blobs(), Epoch: 1, Lanes: w.lanes,
+		Now: time.Now}
 	if actor != "" {
-		s.Table, s.Bodies = w.faults.As(actor).Table(s.Table), w.faults.As(actor).Blobs(s.Bodies.(*memory.Blobs))
+		s.Table, s.Bodies = w.faults.As(actor).Table(s.Table),
+			w.faults.As(actor).Blobs(s.Bodies.(*memory.Blobs))
 	}
 	return s
 }
@@ -62,7 +66,8 @@ func (w *world) newRunner(actor string, ahead time.Duration) *recur.Runner {
 	return w.newLimitedRunner(actor, ahead, recur.Limits{})
 }
 
-func (w *world) newLimitedRunner(actor string, ahead time.Duration, limits recur.Limits) *recur.Runner {
+func (w *world) newLimitedRunner(actor string, ahead time.Duration,
+	limits recur.Limits) *recur.Runner {
 	w.t.Helper()
 	store := w.newStore(actor)
 	now := func() time.Time { return time.Now().Add(ahead) }
@@ -72,11 +77,13 @@ func (w *world) newLimitedRunner(actor string, ahead time.Duration, limits recur
 		Contracts: contracts{}, Waker: noRinger{}, Now: now, Logger: quiet, Limits: limits,
 		Skew: func(context.Context) (time.Duration, error) { return -ahead, nil },
 	})
+
 	w.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		r.Close(ctx)
 	})
+
 	return r
 }
 
@@ -118,10 +125,13 @@ var key = regexp.MustCompile(`^<a key="([^"]*)"`)
 func (contracts) Accept(_ context.Context, contentType string, body []byte) (weir.Message, error) {
 	m := key.FindSubmatch(body)
 	if m == nil || strings.Contains(string(body), "!") {
-		return weir.Message{}, &weir.Error{Kind: weir.Invalid, Op: "accept", Message: "breaks a rule",
-			Problems: []weir.Problem{{Path: "/", Message: "not an a"}}}
+		return weir.Message{},
+			&weir.Error{Kind: weir.Invalid, Op: "accept", Message: "breaks a rule",
+				Problems: []weir.Problem{{Path: "/", Message: "not an a"}}}
 	}
-	return weir.Message{Contract: "a", Key: string(m[1]), ContentType: contentType, Body: body, Size: len(body)}, nil
+
+	return weir.Message{Contract: "a", Key: string(m[1]), ContentType: contentType, Body: body,
+		Size: len(body)}, nil
 }
 
 const text = `<a key="k" run="{{.Run}}" due="{{.DueAt}}"/>`
@@ -145,7 +155,8 @@ func (w *world) putSchedule(r *recur.Runner, name string, d recur.Definition) re
 
 func (w *world) getSchedule(name string) recur.Schedule {
 	w.t.Helper()
-	s, err := (&recur.Store{Table: w.memory.Table(), Bodies: w.memory.Blobs(), Now: time.Now}).Get(w.t.Context(), name)
+	s, err := (&recur.Store{Table: w.memory.Table(), Bodies: w.memory.Blobs(), Now: time.Now}).Get(
+		w.t.Context(), name)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -172,24 +183,30 @@ func (w *world) listMessages() []filed {
 		if err != nil {
 			w.t.Fatal(err)
 		}
+
 		for _, e := range entries {
 			if err := store.LoadBody(w.t.Context(), e); err != nil {
 				w.t.Fatal(err)
 			}
+
 			m := filedText.FindSubmatch(e.Message.Body)
 			if m == nil {
-				w.t.Fatalf("got a message with the body %s, want a message of a schedule", e.Message.Body)
+				w.t.Fatalf("got a message with the body %s, want a message of a schedule",
+					e.Message.Body)
 			}
-			f := filed{Key: string(m[1]), Due: string(m[3]), At: e.Message.AcceptedAt, DueAt: e.Message.DueAt}
+
+			f := filed{Key: string(m[1]), Due: string(m[3]), At: e.Message.AcceptedAt,
+				DueAt: e.Message.DueAt}
 			fmt.Sscan(string(m[2]), &f.Run)
 			out = append(out, f)
 		}
 	}
+
 	return out
 }
 
-// listDueTimes returns the due times from the bodies of all messages, sorted by lane and then by position in the log.
-// It omits the date 2000-01-01, on which virtual time begins.
+// listDueTimes returns the due times from the bodies of all messages, sorted by lane and then by
+// position in the log. It omits the date 2000-01-01, on which virtual time begins.
 func (w *world) listDueTimes() string {
 	var out []string
 	for _, f := range w.listMessages() {

@@ -16,8 +16,8 @@ type panickingContracts struct {
 	left *int
 }
 
-func (c panickingContracts) Accept(ctx context.Context, contentType string, body []byte) (weir.Message,
-	error) {
+func (c panickingContracts) Accept(ctx context.Context, contentType string,
+	body []byte) (weir.Message, error) {
 	if *c.left > 0 {
 		*c.left--
 		panic("boom")
@@ -35,7 +35,8 @@ func TestRunner_TriesAgainAfterAPanic(t *testing.T) {
 		r := recur.New(recur.Config{
 			Store:     &recur.Store{Table: store.Table, Bodies: store.Bodies, Now: time.Now},
 			Log:       &log{lane.NewAppender(store, quiet), store, w, "a"},
-			Contracts: panickingContracts{left: &left}, Waker: noRinger{}, Now: time.Now, Logger: quiet,
+			Contracts: panickingContracts{left: &left}, Waker: noRinger{}, Now: time.Now,
+			Logger: quiet,
 		})
 		defer r.Close(t.Context())
 		if err := r.Load(t.Context()); err != nil {

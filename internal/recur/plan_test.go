@@ -32,26 +32,32 @@ func parseDay(s string) time.Time {
 
 func TestPlan_Next(t *testing.T) {
 	t.Parallel()
-	stretches := map[string][2]string{ // key: zone and name; value: the first day, and the day after the last day
-		"Europe/Berlin spring":      {"2026-03-27", "2026-03-31"},
-		"Europe/Berlin autumn":      {"2026-10-23", "2026-10-27"},
-		"America/New_York spring":   {"2026-03-06", "2026-03-10"},
-		"America/New_York autumn":   {"2026-10-30", "2026-11-03"},
-		"America/Sao_Paulo spring":  {"2018-11-02", "2018-11-06"}, // the day begins at 01:00
-		"America/Sao_Paulo autumn":  {"2018-02-16", "2018-02-20"}, // at midnight the clocks are set back to 23:00
+
+	// key: zone and name; value: the first day, and the day after the last day
+	stretches := map[string][2]string{
+		"Europe/Berlin spring":     {"2026-03-27", "2026-03-31"},
+		"Europe/Berlin autumn":     {"2026-10-23", "2026-10-27"},
+		"America/New_York spring":  {"2026-03-06", "2026-03-10"},
+		"America/New_York autumn":  {"2026-10-30", "2026-11-03"},
+		"America/Sao_Paulo spring": {"2018-11-02", "2018-11-06"}, // the day begins at 01:00
+		// at midnight the clocks are set back to 23:00
+		"America/Sao_Paulo autumn":  {"2018-02-16", "2018-02-20"},
 		"Australia/Lord_Howe april": {"2026-04-03", "2026-04-07"}, // a change of half an hour
 		"Australia/Lord_Howe oct":   {"2026-10-02", "2026-10-06"},
 		"Pacific/Apia 2011":         {"2011-12-28", "2012-01-02"}, // a whole day is left out
 		"Antarctica/Troll march":    {"2026-03-27", "2026-03-31"}, // a change of two hours
 		"Antarctica/Troll oct":      {"2026-10-23", "2026-10-27"},
 		"Asia/Kathmandu none":       {"2026-03-27", "2026-03-30"},
-		"Europe/Berlin leap year":   {"2096-12-29", "2097-01-02"}, // later than all clock changes in the zone's table
+		// later than all clock changes in the zone's table
+		"Europe/Berlin leap year":   {"2096-12-29", "2097-01-02"},
 		"Europe/Berlin far spring":  {"2096-03-23", "2096-03-27"},
 		"Africa/Casablanca ramadan": {"2026-02-13", "2026-02-17"},
 		"America/Havana spring":     {"2026-03-06", "2026-03-10"}, // the day begins at 01:00
 	}
-	exprs := []string{"30 2 * * *", "*/15 * * * *", "0 * * * *", "0 0 * * *", "@daily", "*/20 2 * * *",
-		"15 */2 * * *", "45 1,23 * * *", "59 23 * * sun", "10 0-23 * * *"}
+
+	exprs := []string{"30 2 * * *", "*/15 * * * *", "0 * * * *", "0 0 * * *", "@daily",
+		"*/20 2 * * *", "15 */2 * * *", "45 1,23 * * *", "59 23 * * sun", "10 0-23 * * *"}
+
 	for name, s := range stretches {
 		zone, _, _ := strings.Cut(name, " ")
 		t.Run(strings.ReplaceAll(name, "/", "-"), func(t *testing.T) {
@@ -64,6 +70,7 @@ func TestPlan_Next(t *testing.T) {
 				for at := p.Next(from.Add(-1)); at.Before(to); at = p.Next(at) {
 					got = append(got, at.Format(time.RFC3339))
 				}
+
 				if fmt.Sprint(got) != fmt.Sprint(want) || len(got) == 0 && expr != "59 23 * * sun" {
 					t.Errorf("%s in %s:\n got %v\nwant %v", expr, zone, got, want)
 				}
@@ -72,30 +79,38 @@ func TestPlan_Next(t *testing.T) {
 	}
 }
 
-// listByMinutes returns each minute at which the local clock shows a time of the cron fields. If the clock shows a time
-// twice, only the first of the two minutes counts. But if the hour field names every hour, both minutes count.
+// listByMinutes returns each minute at which the local clock shows a time of the cron fields. If
+// the clock shows a time twice, only the first of the two minutes counts. But if the hour field
+// names every hour, both minutes count.
 func listByMinutes(t *testing.T, expr, zone string, from, to time.Time) []string {
 	t.Helper()
 	location, err := time.LoadLocation(zone)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	spec, err := cron.ParseStandard("TZ=UTC " + expr)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	hour := strings.Fields(expr)
 	everyHour := len(hour) == 5 && (hour[1] == "*" || hour[1] == "0-23")
 	shown := map[time.Time]bool{}
 	var out []string
 	for at := from.AddDate(0, 0, -2); at.Before(to); at = at.Add(time.Minute) {
 		_, offset := at.In(location).Zone()
-		wall := at.Add(time.Duration(offset) * time.Second) // the local time that a wall clock shows
-		if spec.Next(wall.Add(-time.Second)).Equal(wall) && (everyHour || !shown[wall]) && !at.Before(from) {
+
+		// the local time that a wall clock shows
+		wall := at.Add(time.Duration(offset) * time.Second)
+		if spec.Next(wall.Add(-time.Second)).Equal(wall) && (everyHour || !shown[wall]) &&
+			!at.Before(from) {
 			out = append(out, at.Format(time.RFC3339))
 		}
+
 		shown[wall] = true
 	}
+
 	return out
 }
 
@@ -112,31 +127,32 @@ func TestPlan_NextEdges(t *testing.T) {
 		d           recur.Definition
 		after, want string // an empty want means that no occurrence follows
 	}{
-		"SixFields": {recur.Definition{Cron: "15 30 2 * * *", TimeZone: "UTC"}, "2026-01-01T00:00:00Z",
-			"2026-01-01T02:30:15Z"},
-		"AfterIsExclusive": {recur.Definition{Cron: "0 12 * * *", TimeZone: "UTC"}, "2026-01-01T12:00:00Z",
-			"2026-01-02T12:00:00Z"},
+		"SixFields": {recur.Definition{Cron: "15 30 2 * * *", TimeZone: "UTC"},
+			"2026-01-01T00:00:00Z", "2026-01-01T02:30:15Z"},
+		"AfterIsExclusive": {recur.Definition{Cron: "0 12 * * *", TimeZone: "UTC"},
+			"2026-01-01T12:00:00Z", "2026-01-02T12:00:00Z"},
 		"StartIsInclusive": {recur.Definition{Cron: "0 12 * * *", TimeZone: "UTC",
 			Start: at("2027-01-01T12:00:00Z")}, "2026-01-01T12:00:00Z", "2027-01-01T12:00:00Z"},
 		"EndIsExclusive": {recur.Definition{Cron: "0 12 * * *", TimeZone: "UTC",
 			End: at("2026-01-02T12:00:00Z")}, "2026-01-01T12:00:00Z", ""},
-		"EveryFromAnchor": {recur.Definition{Cron: "@every 90m", TimeZone: "UTC"}, "2000-01-01T02:00:00Z",
-			"2000-01-01T03:00:00Z"},
+		"EveryFromAnchor": {recur.Definition{Cron: "@every 90m", TimeZone: "UTC"},
+			"2000-01-01T02:00:00Z", "2000-01-01T03:00:00Z"},
 		"EveryFromStart": {recur.Definition{Cron: "@every 7s", TimeZone: "UTC",
 			Start: at("2026-01-01T00:00:03Z")}, "2025-01-01T00:00:00Z", "2026-01-01T00:00:03Z"},
-		"EveryKeepsItsPace": {recur.Definition{Cron: "@every 7s", TimeZone: "UTC"}, "2000-01-01T00:00:13.999Z",
-			"2000-01-01T00:00:14Z"},
-		"EveryLongAfter": {recur.Definition{Cron: "@every 24h", TimeZone: "UTC"}, "2700-05-05T05:00:00Z",
-			"2700-05-06T00:00:00Z"},
+		"EveryKeepsItsPace": {recur.Definition{Cron: "@every 7s", TimeZone: "UTC"},
+			"2000-01-01T00:00:13.999Z", "2000-01-01T00:00:14Z"},
+		"EveryLongAfter": {recur.Definition{Cron: "@every 24h", TimeZone: "UTC"},
+			"2700-05-05T05:00:00Z", "2700-05-06T00:00:00Z"},
 		"LeapDayOverACentury": {recur.Definition{Cron: "0 0 29 2 *", TimeZone: "Europe/Berlin"},
 			"2096-03-01T00:00:00Z", "2104-02-28T23:00:00Z"},
-		"DayOfMonthOrWeek": {recur.Definition{Cron: "0 0 13 * fri", TimeZone: "UTC"}, "2026-01-01T00:00:00Z",
-			"2026-01-02T00:00:00Z"},
+		"DayOfMonthOrWeek": {recur.Definition{Cron: "0 0 13 * fri", TimeZone: "UTC"},
+			"2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"},
 		"TheLastYear": {recur.Definition{Cron: "@yearly", TimeZone: "UTC"}, "9998-06-01T00:00:00Z",
 			"9999-01-01T00:00:00Z"},
-		"NothingAfterTheLast": {recur.Definition{Cron: "@yearly", TimeZone: "UTC"}, "9999-06-01T00:00:00Z", ""},
-		"ANewYearInItsOwnZone": {recur.Definition{Cron: "@yearly", TimeZone: "Asia/Tokyo"}, "2026-06-01T00:00:00Z",
-			"2026-12-31T15:00:00Z"},
+		"NothingAfterTheLast": {recur.Definition{Cron: "@yearly", TimeZone: "UTC"},
+			"9999-06-01T00:00:00Z", ""},
+		"ANewYearInItsOwnZone": {recur.Definition{Cron: "@yearly", TimeZone: "Asia/Tokyo"},
+			"2026-06-01T00:00:00Z", "2026-12-31T15:00:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -144,6 +160,7 @@ func TestPlan_NextEdges(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			got := p.Next(at(c.after))
 			if c.want == "" && !got.IsZero() || c.want != "" && !got.Equal(at(c.want)) {
 				t.Errorf("got %s, want %s", got, c.want)
@@ -178,7 +195,8 @@ func TestNewPlan_Refuses(t *testing.T) {
 			t.Parallel()
 			_, err := recur.NewPlan(d, parseDay("2000-01-01"))
 			var e *weir.Error
-			if !errors.As(err, &e) || e.Kind != weir.Invalid || len(e.Problems) != 1 || e.Problems[0].Path == "" {
+			if !errors.As(err, &e) || e.Kind != weir.Invalid || len(e.Problems) != 1 ||
+				e.Problems[0].Path == "" {
 				t.Errorf("got %v, want one problem with its path", err)
 			}
 		})
@@ -201,9 +219,10 @@ func TestPlan_Preview(t *testing.T) {
 		"IntervalsInAutumn": {"0 * * * *", "America/New_York", "2026-11-01",
 			"31T20:00-04:00 31T21:00-04:00 31T22:00-04:00 31T23:00-04:00 01T00:00-04:00 01T01:00-04:00first " +
 				"01T01:00-05:00second 01T02:00-05:00", "", "01T01:00x2"},
-		"AMidnightThatIsMissing": {"@daily", "America/Sao_Paulo", "2018-11-03", "03T00:00-03:00 05T00:00-02:00",
-			"04T00:00", ""},
-		"EveryHasNoLocalTimes": {"@every 1h", "Europe/Berlin", "2026-03-29", "29T01:00+01:00 29T03:00+02:00", "", ""},
+		"AMidnightThatIsMissing": {"@daily", "America/Sao_Paulo", "2018-11-03",
+			"03T00:00-03:00 05T00:00-02:00", "04T00:00", ""},
+		"EveryHasNoLocalTimes": {"@every 1h", "Europe/Berlin", "2026-03-29",
+			"29T01:00+01:00 29T03:00+02:00", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -213,16 +232,20 @@ func TestPlan_Preview(t *testing.T) {
 			for _, r := range got.Runs {
 				runs = append(runs, r.Local.Format("02T15:04-07:00")+string(r.Doubled))
 			}
+
 			for _, s := range got.Skipped {
 				skipped = append(skipped, s.Local.Format("02T15:04"))
 			}
+
 			for _, d := range got.Doubled {
 				doubled = append(doubled, fmt.Sprintf("%sx%d", d.Local.Format("02T15:04"), d.Runs))
 			}
-			if strings.Join(runs, " ") != strings.Join(want, " ") || strings.Join(skipped, " ") != c.skipped ||
+
+			if strings.Join(runs, " ") != strings.Join(want, " ") ||
+				strings.Join(skipped, " ") != c.skipped ||
 				strings.Join(doubled, " ") != c.doubled {
-				t.Errorf("got runs %v, skipped %v, doubled %v, want %v, [%s] and [%s]", runs, skipped, doubled,
-					want, c.skipped, c.doubled)
+				t.Errorf("got runs %v, skipped %v, doubled %v, want %v, [%s] and [%s]", runs,
+					skipped, doubled, want, c.skipped, c.doubled)
 			}
 		})
 	}

@@ -21,14 +21,17 @@ type Run struct {
 	Doubled Doubled   // empty if the local time occurs once
 }
 
-// Change is a local time that the cron fields name, and that is skipped or repeated when clocks change.
+// Change is a local time that the cron fields name, and that is skipped or repeated when clocks
+// change.
 type Change struct {
 	Local time.Time // as a wall clock shows it, but with UTC as its zone
 	At    time.Time // when the clocks change
-	Runs  int       // number of runs at the local time: 0 if it is skipped, 1 or 2 if it is repeated
+	// number of runs at the local time: 0 if it is skipped, 1 or 2 if it is repeated
+	Runs int
 }
 
-// Preview lists the next runs, and the skipped and repeated local times up to the last of these runs.
+// Preview lists the next runs, and the skipped and repeated local times up to the last of these
+// runs.
 type Preview struct {
 	Runs    []Run
 	Skipped []Change
@@ -44,6 +47,7 @@ func (p *Plan) Preview(after time.Time, n int) Preview {
 		if next.IsZero() {
 			break
 		}
+
 		run := Run{DueAt: next, Local: next.In(p.zone)}
 		switch {
 		case isRepeated(run.Local):
@@ -52,12 +56,15 @@ func (p *Plan) Preview(after time.Time, n int) Preview {
 			run.Doubled = First
 			out.Doubled = append(out.Doubled, p.newDoubled(run.Local))
 		}
+
 		out.Runs = append(out.Runs, run)
 		last = next
 	}
+
 	if len(out.Runs) > 0 && p.every == 0 {
 		out.Skipped = p.findSkipped(after, last, n)
 	}
+
 	return out
 }
 
@@ -70,25 +77,29 @@ func (p *Plan) newDoubled(local time.Time) Change {
 	return c
 }
 
-// findSkipped looks at the clock changes between two instants. It returns up to n local times that the cron fields name
-// and that these changes skip.
+// findSkipped looks at the clock changes between two instants. It returns up to n local times that
+// the cron fields name and that these changes skip.
 func (p *Plan) findSkipped(from, to time.Time, n int) []Change {
 	var out []Change
 	if !p.start.IsZero() {
 		from = laterOf(from, p.start)
 	}
+
 	for at := from.In(p.zone); ; {
 		change := nextOffsetChange(at)
 		if change.IsZero() || change.After(to) {
 			return out
 		}
+
 		first, end := change.UTC().Add(offsetAt(change.Add(-1))), change.UTC().Add(offsetAt(change))
-		for wall := p.nextWall(first.Add(-1)); !wall.IsZero() && wall.Before(end); wall = p.nextWall(wall) {
+		for wall := p.nextWall(first.Add(-1)); !wall.IsZero() &&
+			wall.Before(end); wall = p.nextWall(wall) {
 			if len(out) == n {
 				return out
 			}
 			out = append(out, Change{Local: wall, At: change.UTC()})
 		}
+
 		at = change
 	}
 }

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// minRetry is the pause after a schedule's first failure. Each further failure in a row doubles the pause, up to
-	// maxRetry.
+	// minRetry is the pause after a schedule's first failure. Each further failure in a row doubles
+	// the pause, up to maxRetry.
 	minRetry = 500 * time.Millisecond
 	maxRetry = 30 * time.Second
 )
@@ -46,15 +46,15 @@ type Config struct {
 	Limits Limits
 }
 
-// Runner appends the message of each schedule at the due times, and changes schedules for users. Several processes can
-// have a Runner for the same table.
+// Runner appends the message of each schedule at the due times, and changes schedules for users.
+// Several processes can have a Runner for the same table.
 type Runner struct {
 	cfg    Config
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	// putLock lets the process store only one definition at a time. It is a channel, not a mutex: while a goroutine
-	// waits for a mutex, the virtual time of tests stands still.
+	// putLock lets the process store only one definition at a time. It is a channel, not a mutex:
+	// while a goroutine waits for a mutex, the virtual time of tests stands still.
 	putLock chan struct{}
 
 	mu       sync.Mutex
@@ -74,9 +74,9 @@ type scheduleTimer struct {
 	failures   int           // failures in a row; only fireTimer uses this field
 }
 
-// firingOrder tells when the timers of several processes fire for an occurrence. The process that appended the last
-// occurrence fires first. All other processes fire later, at least by laterDelay. They usually find that the occurrence
-// is handled, which costs each of them one read.
+// firingOrder tells when the timers of several processes fire for an occurrence. The process that
+// appended the last occurrence fires first. All other processes fire later, at least by laterDelay.
+// They usually find that the occurrence is handled, which costs each of them one read.
 type firingOrder bool
 
 const (
@@ -100,8 +100,9 @@ func New(cfg Config) *Runner {
 		putLock: make(chan struct{}, 1)}
 }
 
-// Load reads all schedules and sets their timers. A process calls Load at its start and in each sweep. So each process
-// has a timer for every schedule, and a schedule still runs after the process that stored it has died.
+// Load reads all schedules and sets their timers. A process calls Load at its start and in each
+// sweep. So each process has a timer for every schedule, and a schedule still runs after the
+// process that stored it has died.
 func (r *Runner) Load(ctx context.Context) error {
 	r.mu.Lock()
 	readRevision := r.revision
@@ -110,16 +111,18 @@ func (r *Runner) Load(ctx context.Context) error {
 	for _, s := range schedules {
 		r.resetTimer(s.Name, s.wakeAt(), readRevision, firesLater)
 	}
+
 	return err
 }
 
-// alwaysNewer is the readRevision of a caller of resetTimer that has just written the row. This caller's time always
-// replaces the timer's present time.
+// alwaysNewer is the readRevision of a caller of resetTimer that has just written the row. This
+// caller's time always replaces the timer's present time.
 const alwaysNewer = math.MaxInt64
 
-// resetTimer sets a schedule's timer; a zero time removes the timer. The parameter readRevision is Runner.revision
-// before the caller read the row. If the timer's revision is higher, the timer was set later, and its time can be newer
-// than the caller's row. Then resetTimer leaves the timer unchanged.
+// resetTimer sets a schedule's timer; a zero time removes the timer. The parameter readRevision is
+// Runner.revision before the caller read the row. If the timer's revision is higher, the timer was
+// set later, and its time can be newer than the caller's row. Then resetTimer leaves the timer
+// unchanged.
 func (r *Runner) resetTimer(name string, at time.Time, readRevision int64, order firingOrder) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,6 +130,7 @@ func (r *Runner) resetTimer(name string, at time.Time, readRevision int64, order
 	if r.isClosed || t != nil && t.revision > readRevision {
 		return
 	}
+
 	if at.IsZero() {
 		if t != nil {
 			t.timer.Stop()
@@ -134,33 +138,39 @@ func (r *Runner) resetTimer(name string, at time.Time, readRevision int64, order
 		}
 		return
 	}
+
 	if t == nil {
 		t = &scheduleTimer{firingLock: make(chan struct{}, 1)}
 		t.timer = time.AfterFunc(math.MaxInt64, func() { r.fireTimer(name, t) })
 		r.timers[name] = t
 	} else if t.fireAt.Equal(at) {
-		order = order || t.order // if the time stays the same, Load does not turn firesFirst into firesLater
+		// if the time stays the same, Load does not turn firesFirst into firesLater
+		order = order || t.order
 	}
+
 	wait := min(at.Sub(r.cfg.Now()), maxWait)
 	if order == firesLater {
 		wait += laterDelay + time.Duration(r.cfg.Rand()*float64(laterDelay))
 	}
+
 	r.revision++
 	t.fireAt, t.order, t.revision = at, order, r.revision
 	t.timer.Reset(wait)
 }
 
-// fireTimer handles due occurrences, and sets the timer for the next one. The row, not the timer, decides whether an
-// occurrence is due.
+// fireTimer handles due occurrences, and sets the timer for the next one. The row, not the timer,
+// decides whether an occurrence is due.
 func (r *Runner) fireTimer(name string, t *scheduleTimer) {
 	t.firingLock <- struct{}{}
 	defer func() { <-t.firingLock }()
 	r.mu.Lock()
 	readRevision := r.revision
+
 	if r.isClosed {
 		r.mu.Unlock()
 		return
 	}
+
 	r.inFlight.Add(1)
 	r.mu.Unlock()
 	defer r.inFlight.Done()
@@ -170,6 +180,7 @@ func (r *Runner) fireTimer(name string, t *scheduleTimer) {
 		s, moved, err = r.processDue(r.ctx, name)
 		return err
 	})
+
 	switch {
 	case err == nil:
 		t.failures = 0
@@ -179,23 +190,26 @@ func (r *Runner) fireTimer(name string, t *scheduleTimer) {
 	default:
 		delay := min(minRetry<<min(t.failures, 10), maxRetry)
 		t.failures++
-		r.cfg.Logger.Warn("recur: schedule not run, will retry", "delay_ms", delay.Milliseconds(), "err", err)
+		r.cfg.Logger.Warn("recur: schedule not run, will retry", "delay_ms", delay.Milliseconds(),
+			"err", err)
 		r.resetTimer(name, r.cfg.Now().Add(delay), readRevision, firesFirst)
 	}
 }
 
-// Close stops the timers, and waits until the work on due occurrences is done. If ctx ends first, Close cancels the
-// work and returns the cause of ctx.
+// Close stops the timers, and waits until the work on due occurrences is done. If ctx ends first,
+// Close cancels the work and returns the cause of ctx.
 func (r *Runner) Close(ctx context.Context) error {
 	r.mu.Lock()
 	r.isClosed = true
 	for _, t := range r.timers {
 		t.timer.Stop()
 	}
+
 	r.mu.Unlock()
 	done := make(chan struct{})
 	go func() { r.inFlight.Wait(); close(done) }()
 	defer r.cancel()
+
 	select {
 	case <-done:
 		return nil

@@ -11,7 +11,8 @@ import (
 	"weir/internal/weir"
 )
 
-// Overlap is the treatment of an occurrence that is due while the schedule's last message is not final.
+// Overlap is the treatment of an occurrence that is due while the schedule's last message is not
+// final.
 type Overlap string
 
 // The ways to treat an overlap.
@@ -20,8 +21,8 @@ const (
 	Skip  Overlap = "skip"  // the occurrence does not become a message, and counts in State.Skipped
 )
 
-// Missed is the treatment of missed occurrences. An occurrence is missed if no process handles it within Grace after
-// its due time.
+// Missed is the treatment of missed occurrences. An occurrence is missed if no process handles it
+// within Grace after its due time.
 type Missed string
 
 // The ways to treat missed occurrences.
@@ -33,32 +34,38 @@ const (
 
 // Definition is the part of a schedule that a user writes.
 type Definition struct {
-	Cron        string    // five or six fields, a descriptor, or @every
-	TimeZone    string    // IANA name
-	Message     []byte    // XML, with {{.DueAt}} and {{.Run}}
-	ContentType string    // content type of the message
-	CopiedFrom  string    `json:"-"` // id of the stored message that Message was copied from; empty = not copied
-	Overlap     Overlap   // empty = Queue
-	Missed      Missed    // empty = One
-	Paused      bool      // no occurrence becomes a message
-	Start       time.Time // occurrences before Start are left out; zero = no limit
-	End         time.Time // occurrences at or after End are left out; zero = no limit
+	Cron        string // five or six fields, a descriptor, or @every
+	TimeZone    string // IANA name
+	Message     []byte // XML, with {{.DueAt}} and {{.Run}}
+	ContentType string // content type of the message
+	// id of the stored message that Message was copied from; empty = not copied
+	CopiedFrom string    `json:"-"`
+	Overlap    Overlap   // empty = Queue
+	Missed     Missed    // empty = One
+	Paused     bool      // no occurrence becomes a message
+	Start      time.Time // occurrences before Start are left out; zero = no limit
+	End        time.Time // occurrences at or after End are left out; zero = no limit
 }
 
 func (d Definition) withDefaults() Definition {
 	if d.TimeZone == "" {
 		d.TimeZone = "UTC"
 	}
+
 	if d.ContentType == "" {
 		d.ContentType = "application/xml"
 	}
+
 	if d.Overlap == "" {
 		d.Overlap = Queue
 	}
+
 	if d.Missed == "" {
 		d.Missed = One
 	}
+
 	d.Start, d.End = toUTC(d.Start), toUTC(d.End)
+
 	return d
 }
 
@@ -66,8 +73,10 @@ func (d Definition) withDefaults() Definition {
 func (d Definition) hashVersion() string {
 	data, err := json.Marshal(d)
 	if err != nil {
-		panic(err) // a defect of Weir: strings, bytes and times up to the year 9999 can always be encoded
+		// a defect of Weir: strings, bytes and times up to the year 9999 can always be encoded
+		panic(err)
 	}
+
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:16])
 }
@@ -82,12 +91,14 @@ type Filed struct {
 
 // State is the progress of a schedule.
 type State struct {
-	NextAt    time.Time // due time of the next occurrence; zero = the schedule is paused or has ended
+	// due time of the next occurrence; zero = the schedule is paused or has ended
+	NextAt    time.Time
 	NextRun   int64     // number of the next occurrence
 	Runs      int64     // highest number assigned so far; NextRun counts as assigned
 	Anchor    time.Time // time from which @every counts
 	SettledAt time.Time // due time of the last occurrence that was handled
-	CatchUp   bool      // the next occurrence is appended however late it is, and replaces all missed ones
+	// the next occurrence is appended however late it is, and replaces all missed ones
+	CatchUp   bool
 	Last      Filed     // the last occurrence that became a message
 	SkippedAt time.Time // due time of the last occurrence that was skipped
 
@@ -116,11 +127,12 @@ type Schedule struct {
 
 	etag    storage.ETag
 	columns map[string]any // the columns of the row that have the message, or the name of its blob
-	unread  error          // why storage does not return the message; nil = the message was read; see Store.find
+	// why storage does not return the message; nil = the message was read; see Store.find
+	unread error
 }
 
-// Unread returns the reason why the schedule has no message: storage does not return it. For any other
-// schedule it returns "".
+// Unread returns the reason why the schedule has no message: storage does not return it. For any
+// other schedule it returns "".
 func (s Schedule) Unread() string {
 	if s.unread == nil {
 		return ""
@@ -145,14 +157,16 @@ func (s Schedule) idempotencyKey(message string) string {
 	return s.Name + "@" + s.creationID + "@" + message
 }
 
-// Condition restricts a change of a schedule, as If-Match and If-None-Match do. The zero value allows every change.
+// Condition restricts a change of a schedule, as If-Match and If-None-Match do. The zero value
+// allows every change.
 type Condition struct {
-	Versions  []string // the stored version must be one of these; "*" = any version; nil = no condition
-	NotExists bool     // the schedule must not exist
+	// the stored version must be one of these; "*" = any version; nil = no condition
+	Versions  []string
+	NotExists bool // the schedule must not exist
 }
 
-// checkVersion returns Stale if the present version of a schedule does not meet the condition. An empty version means
-// that the schedule does not exist.
+// checkVersion returns Stale if the present version of a schedule does not meet the condition. An
+// empty version means that the schedule does not exist.
 func (c Condition) checkVersion(version string) error {
 	refuse := func(message string) error {
 		return &weir.Error{Kind: weir.Stale, Op: "schedule", Message: message}
@@ -163,11 +177,13 @@ func (c Condition) checkVersion(version string) error {
 	if len(c.Versions) == 0 {
 		return nil
 	}
+
 	for _, v := range c.Versions {
 		if version != "" && (v == "*" || v == version) {
 			return nil
 		}
 	}
+
 	return refuse("the schedule is not the one that If-Match names: read it again")
 }
 

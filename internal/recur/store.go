@@ -31,27 +31,33 @@ func (s *Store) Get(ctx context.Context, name string) (Schedule, error) {
 	return schedule, err
 }
 
-// find is Get for callers that can do without the message. If storage does not return this message, while
-// it may return others, the schedule has the reason in its field unread, and find returns no error.
+// find is Get for callers that can do without the message. If storage does not return this message,
+// while it may return others, the schedule has the reason in its field unread, and find returns no
+// error.
 func (s *Store) find(ctx context.Context, name string) (Schedule, error) {
 	for {
 		schedule, err := s.readRow(ctx, name)
 		if err != nil {
 			return Schedule{}, err
 		}
+
 		err = s.loadMessage(ctx, &schedule)
 		if err == nil || !storage.IsObjectFault(err) {
 			return schedule, err
 		}
+
 		if !storage.Is(err, storage.NotFound) {
 			schedule.unread = unreadError(err)
 			return schedule, nil
 		}
-		// The message is gone. If the row has changed meanwhile, a new definition has replaced the message.
+
+		// The message is gone. If the row has changed meanwhile, a new definition has replaced the
+		// message.
 		again, readErr := s.readRow(ctx, name)
 		if readErr != nil {
 			return Schedule{}, readErr
 		}
+
 		if again.etag == schedule.etag {
 			schedule.unread = unreadError(err)
 			return schedule, nil
@@ -71,9 +77,11 @@ func (s *Store) readRow(ctx context.Context, name string) (Schedule, error) {
 		return Schedule{}, &weir.Error{Kind: weir.NotFound, Op: "schedule",
 			Message: "there is no schedule of this name"}
 	}
+
 	if err != nil {
 		return Schedule{}, apiError("schedule: read", err)
 	}
+
 	return parseRow(row), nil
 }
 
@@ -94,10 +102,12 @@ func (s *Store) List(ctx context.Context) ([]Schedule, error) {
 		if err != nil {
 			return nil, apiError("schedule: list", err)
 		}
+
 		for _, row := range page.Rows {
 			out = append(out, parseRow(row))
 			q.After = row.Key
 		}
+
 		if !page.More {
 			return out, nil
 		}
@@ -113,12 +123,14 @@ func (s *Store) writeRow(ctx context.Context, schedule *Schedule) error {
 }
 
 func (s *Store) writeState(ctx context.Context, schedule *Schedule) error {
-	return s.writeOne(ctx, schedule, storage.Op{Kind: storage.Merge, Key: schedule.Name, IfMatch: schedule.etag,
-		Values: schedule.State.toColumns()})
+	return s.writeOne(ctx, schedule,
+		storage.Op{Kind: storage.Merge, Key: schedule.Name, IfMatch: schedule.etag,
+			Values: schedule.State.toColumns()})
 }
 
 func (s *Store) deleteRow(ctx context.Context, schedule Schedule) error {
-	return s.writeOne(ctx, &schedule, storage.Op{Kind: storage.Delete, Key: schedule.Name, IfMatch: schedule.etag})
+	return s.writeOne(ctx, &schedule,
+		storage.Op{Kind: storage.Delete, Key: schedule.Name, IfMatch: schedule.etag})
 }
 
 func (s *Store) writeOne(ctx context.Context, schedule *Schedule, op storage.Op) error {
@@ -130,7 +142,8 @@ func (s *Store) writeOne(ctx context.Context, schedule *Schedule, op storage.Op)
 	return nil
 }
 
-// isChanged reports whether a write failed because another process has changed, deleted or inserted the row.
+// isChanged reports whether a write failed because another process has changed, deleted or inserted
+// the row.
 func isChanged(err error) bool {
 	return storage.Is(err, storage.Precondition) || storage.Is(err, storage.NotFound) ||
 		storage.Is(err, storage.Conflict)
@@ -141,7 +154,8 @@ func apiError(op string, err error) error {
 	switch storage.KindOf(err) {
 	case storage.Throttled, storage.Unavailable, storage.Ambiguous:
 		return &weir.Error{Kind: weir.Unavailable, Op: op,
-			Message: "storage cannot be reached at the moment; try again", RetryAfter: 5 * time.Second, Err: err}
+			Message:    "storage cannot be reached at the moment; try again",
+			RetryAfter: 5 * time.Second, Err: err}
 	}
 	return fmt.Errorf("%s: %w", op, err)
 }

@@ -19,8 +19,8 @@ type segment struct {
 	field string // "DueAt" or "Run"; empty = fixed
 }
 
-// parseTemplate parses a message text. The text may contain the actions {{.DueAt}}, {{.Run}} and, for literal braces,
-// {{"quoted text"}}. All other actions are errors.
+// parseTemplate parses a message text. The text may contain the actions {{.DueAt}}, {{.Run}} and,
+// for literal braces, {{"quoted text"}}. All other actions are errors.
 func parseTemplate(message []byte) (template, error) {
 	trees, err := parse.Parse("message", string(message), "{{", "}}")
 	if err != nil {
@@ -29,11 +29,13 @@ func parseTemplate(message []byte) (template, error) {
 	if len(trees) > 1 {
 		return nil, newTemplateError("definitions are not allowed")
 	}
+
 	var out template
 	tree := trees["message"]
 	if tree == nil {
 		return nil, nil
 	}
+
 	for _, node := range tree.Root.Nodes {
 		p, err := parseSegment(node)
 		if err != nil {
@@ -41,6 +43,7 @@ func parseTemplate(message []byte) (template, error) {
 		}
 		out = append(out, p)
 	}
+
 	return out, nil
 }
 
@@ -50,10 +53,13 @@ func parseSegment(node parse.Node) (segment, error) {
 	if plain, ok := node.(*parse.TextNode); ok {
 		return segment{fixed: plain.Text}, nil
 	}
+
 	action, ok := node.(*parse.ActionNode)
-	if !ok || len(action.Pipe.Decl) > 0 || len(action.Pipe.Cmds) != 1 || len(action.Pipe.Cmds[0].Args) != 1 {
+	if !ok || len(action.Pipe.Decl) > 0 || len(action.Pipe.Cmds) != 1 ||
+		len(action.Pipe.Cmds[0].Args) != 1 {
 		return segment{}, refused
 	}
+
 	switch arg := action.Pipe.Cmds[0].Args[0].(type) {
 	case *parse.FieldNode:
 		if len(arg.Ident) == 1 && (arg.Ident[0] == "DueAt" || arg.Ident[0] == "Run") {
@@ -62,6 +68,7 @@ func parseSegment(node parse.Node) (segment, error) {
 	case *parse.StringNode:
 		return segment{fixed: escapeXML(arg.Text)}, nil
 	}
+
 	return segment{}, refused
 }
 
@@ -82,6 +89,7 @@ func (t template) renderRun(due time.Time, run int64) []byte {
 			b.Write(p.fixed)
 		}
 	}
+
 	return b.Bytes()
 }
 

@@ -12,7 +12,8 @@ import (
 type Contracts interface {
 	// HasRedaction reports whether any contract redacts values.
 	HasRedaction() bool
-	Redact(ctx context.Context, contract, contentType string, body []byte) (contract.Redaction, error)
+	Redact(ctx context.Context, contract, contentType string, body []byte) (contract.Redaction,
+		error)
 }
 
 // Loader reads messages with their bodies; see lane.Messages.
@@ -21,8 +22,8 @@ type Loader interface {
 	LoadEditedMessage(ctx context.Context, id weir.ID) (weir.Message, error)
 }
 
-// Bodies reads messages, and hides the redacted values in their bodies. It is safe for concurrent use. Errors come from
-// the Loader and from Contracts.
+// Bodies reads messages, and hides the redacted values in their bodies. It is safe for concurrent
+// use. Errors come from the Loader and from Contracts.
 type Bodies struct {
 	Loader    Loader
 	Contracts Contracts
@@ -44,14 +45,16 @@ func (b *Bodies) hideValues(ctx context.Context, id weir.ID,
 	if err != nil {
 		return weir.Message{}, err
 	}
+
 	if _, err := b.HideValues(ctx, &m); err != nil {
 		return weir.Message{}, err
 	}
+
 	return m, nil
 }
 
-// HideValues replaces the redacted values in the body of a message. It reports whether the body has redacted values.
-// After an error the message has no body.
+// HideValues replaces the redacted values in the body of a message. It reports whether the body has
+// redacted values. After an error the message has no body.
 func (b *Bodies) HideValues(ctx context.Context, m *weir.Message) (hasValues bool, err error) {
 	body := m.Body
 	m.Body = nil
@@ -59,24 +62,29 @@ func (b *Bodies) HideValues(ctx context.Context, m *weir.Message) (hasValues boo
 	if err != nil {
 		return false, err
 	}
+
 	m.Body = found.Body
+
 	return len(found.Written) > 0, nil
 }
 
 // quotedText matches the beginning of a quoted text in the braces of a template.
 var quotedText = regexp.MustCompile("\\{\\{-?[ \\t\\r\\n]*[\"`]")
 
-// HideTemplate returns a schedule's message text with its redacted values hidden, or nil if Contracts.Redact fails. If
-// any contract redacts values, HideTemplate also returns nil for a message text that has a quoted text in braces, such
-// as {{"<!--"}}. Contracts.Redact would take the quoted text for markup, but in the schedule's messages the quoted text
-// is escaped.
-func HideTemplate(ctx context.Context, contracts Contracts, contentType string, message []byte) []byte {
+// HideTemplate returns a schedule's message text with its redacted values hidden, or nil if
+// Contracts.Redact fails. If any contract redacts values, HideTemplate also returns nil for a
+// message text that has a quoted text in braces, such as {{"<!--"}}. Contracts.Redact would take
+// the quoted text for markup, but in the schedule's messages the quoted text is escaped.
+func HideTemplate(ctx context.Context, contracts Contracts, contentType string,
+	message []byte) []byte {
 	if !contracts.HasRedaction() {
 		return message
 	}
+
 	found, err := contracts.Redact(ctx, "", contentType, message)
 	if err != nil || quotedText.Match(message) {
 		return nil
 	}
+
 	return found.Body
 }

@@ -19,10 +19,10 @@ import (
 	"weir/internal/weir"
 )
 
-// TestCrash_AtEveryWrite kills the command at its first write, in the next round at its second write, and so on. The
-// last write of the killed command fails, or succeeds at once, or succeeds 25 s later, when another command may be at
-// work. Then another command finishes or undoes the change. No message may be lost, stored twice or delivered out of
-// order.
+// TestCrash_AtEveryWrite kills the command at its first write, in the next round at its second
+// write, and so on. The last write of the killed command fails, or succeeds at once, or succeeds 25
+// s later, when another command may be at work. Then another command finishes or undoes the change.
+// No message may be lost, stored twice or delivered out of order.
 func TestCrash_AtEveryWrite(t *testing.T) {
 	for name, fault := range map[string]storagetest.Fault{
 		"Before": {Kind: storagetest.FailBefore},
@@ -38,11 +38,14 @@ func TestCrash_AtEveryWrite(t *testing.T) {
 						w := &world{t: t, account: memory.New(time.Now), cms: &cms{}, crashed: true}
 						killed = w.crashAt(at, fault, undo)
 					})
+
 					if t.Failed() {
 						t.Logf("killed at write %d", at)
 					}
+
 					crashes = at
 				}
+
 				if crashes < 20 && !t.Failed() {
 					t.Errorf("%d writes were tried, want at least 20", crashes)
 				}
@@ -51,8 +54,8 @@ func TestCrash_AtEveryWrite(t *testing.T) {
 	}
 }
 
-// crashAt kills a change at the write with the number "at". Then it finishes or undoes the change, and checks the
-// messages. It returns false if the change has fewer writes.
+// crashAt kills a change at the write with the number "at". Then it finishes or undoes the change,
+// and checks the messages. It returns false if the change has fewer writes.
 func (w *world) crashAt(at int, fault storagetest.Fault, undo bool) bool {
 	h := w.startHandler(2)
 	keep := w.postAllKinds(h)
@@ -64,6 +67,7 @@ func (w *world) crashAt(at int, fault storagetest.Fault, undo bool) bool {
 		} else if err != nil {
 			w.t.Fatalf("undo: %v", err)
 		}
+
 		time.Sleep(30 * time.Second) // a late write of the killed command has arrived by then
 		if w.readRecord().Open.Number == 1 {
 			w.checkNoCopies()
@@ -71,34 +75,44 @@ func (w *world) crashAt(at int, fault storagetest.Fault, undo bool) bool {
 	} else {
 		w.changeLanes(3)
 	}
+
 	h.closeDrainer(w.t)
+
 	for _, last := range []int{0, 4} { // 0 = without a further change of the number of lanes
 		if last != 0 {
 			w.changeLanes(last)
 		}
+
 		h = w.startHandler(w.readRecord().Open.Lanes)
 		w.post(h, "k1", fmt.Sprint("afterwards ", last))
 		old := w.post(h, "k2", fmt.Sprint("version 5, ", last),
 			func(m *weir.Message) { m.Supersede, m.Version = true, "5" })
 		w.waitForStage(h, old, weir.Superseded)
 		time.Sleep(30 * time.Second) // a late write of the killed command has arrived by then
+
 		for _, s := range w.sent {
-			if !strings.HasPrefix(s.body, "bad") && !strings.HasPrefix(s.body, "version 5") && !keep[s] {
+			if !strings.HasPrefix(s.body, "bad") &&
+				!strings.HasPrefix(s.body, "version 5") && !keep[s] {
 				w.waitForStage(h, s, weir.Delivered)
 			}
 		}
+
 		w.checkPromises(h, int64(len(keep)))
 		w.checkRemembered("afterwards")
+
 		if last != 0 {
 			time.Sleep(farAhead)
 			w.checkPromises(h, 0)
 		}
+
 		h.closeDrainer(w.t)
 	}
+
 	return killed
 }
 
-// checkRemembered checks the requests whose body begins with prefix: each of them had the remembered id of its key.
+// checkRemembered checks the requests whose body begins with prefix: each of them had the
+// remembered id of its key.
 func (w *world) checkRemembered(prefix string) {
 	w.t.Helper()
 	for _, r := range w.cms.listRequests() {
@@ -115,39 +129,43 @@ func (w *world) checkNoCopies() {
 		page, err := w.account.Table().Range(w.t.Context(),
 			storage.Query{Partition: fmt.Sprintf("2.%d", number), From: "a"})
 		if err != nil || len(page.Rows) > 0 {
-			w.t.Errorf("lane %d of the epoch that never opened has %d rows, %v, want none", number, len(page.Rows), err)
+			w.t.Errorf("lane %d of the epoch that never opened has %d rows, %v, want none", number,
+				len(page.Rows), err)
 		}
 	}
 }
 
-// postAllKinds posts messages, and waits until some are dead, delivered or retrying. The others are queued or
-// scheduled. It returns the messages that become due about farAhead from now.
+// postAllKinds posts messages, and waits until some are dead, delivered or retrying. The others are
+// queued or scheduled. It returns the messages that become due about farAhead from now.
 func (w *world) postAllKinds(h *handler) map[*sent]bool {
 	keep := map[*sent]bool{}
 	w.waitForStage(h, w.post(h, "k1", "bad"), weir.Dead)
 	w.waitForStage(h, w.post(h, "k4", "bad"), weir.Dead)
-	w.waitForStage(h, w.post(h, "k2", "version 7", func(m *weir.Message) { m.Supersede, m.Version = true, "7" }),
-		weir.Delivered)
+	w.waitForStage(h, w.post(h, "k2", "version 7",
+		func(m *weir.Message) { m.Supersede, m.Version = true, "7" }), weir.Delivered)
 	later := func(key, body string, after time.Duration) *sent {
 		return w.post(h, key, body, func(m *weir.Message) { m.DueAt = time.Now().Add(after) })
 	}
 	later("k0", "falls due meanwhile", 4*time.Second)
+
 	for i := range 3 { // for k1, the first message is due a minute later than the other two
 		keep[later("k1", fmt.Sprint("scheduled ", i), farAhead-time.Duration(min(i, 1))*time.Minute)] = true
 		keep[later("k3", fmt.Sprint("scheduled too ", i), farAhead)] = true
 	}
+
 	w.waitForStage(h, w.post(h, "k4", "flaky"), weir.Retrying)
 	for i := range 5 {
 		w.post(h, fmt.Sprint("k", i), fmt.Sprint("waits ", i))
 	}
+
 	return keep
 }
 
 // farAhead is the time until the due times of messages that stay scheduled during a change.
 const farAhead = 2 * time.Hour
 
-// killedCommand runs a change to n lanes, and stops it at the write with the number "at", as SIGKILL would. It reports
-// whether the change reached that write.
+// killedCommand runs a change to n lanes, and stops it at the write with the number "at", as
+// SIGKILL would. It reports whether the change reached that write.
 func (w *world) killedCommand(at int, fault storagetest.Fault, n int) bool {
 	return w.killedAt(at, fault, func(ctx context.Context, c relane.Resharder) error {
 		return c.Run(ctx, relane.Target{Lanes: n})
@@ -161,15 +179,20 @@ func (w *world) killedStart(at int, fault storagetest.Fault, n int) bool {
 	})
 }
 
-func (w *world) killedAt(at int, fault storagetest.Fault, run func(context.Context, relane.Resharder) error) bool {
+func (w *world) killedAt(at int, fault storagetest.Fault,
+	run func(context.Context, relane.Resharder) error) bool {
 	ctx, kill := context.WithCancel(w.t.Context())
 	defer kill()
 	faults := storagetest.NewFaults()
-	var writes atomic.Int64 // atomic, because the command's drainer can still write after Run has returned
+
+	// atomic, because the command's drainer can still write after Run has returned
+	var writes atomic.Int64
 	faults.Set(func(c storagetest.Call) storagetest.Fault {
-		if c.Op != "Transact" && c.Op != "Acquire" && c.Op != "Release" && writes.Load() < int64(at) {
+		if c.Op != "Transact" && c.Op != "Acquire" && c.Op != "Release" &&
+			writes.Load() < int64(at) {
 			return storagetest.Fault{}
 		}
+
 		switch n := writes.Add(1); {
 		case n < int64(at):
 			return storagetest.Fault{}
@@ -177,18 +200,22 @@ func (w *world) killedAt(at int, fault storagetest.Fault, run func(context.Conte
 			kill()
 			return fault
 		}
+
 		return storagetest.Fault{Kind: storagetest.FailBefore}
 	})
+
 	err := run(ctx, w.newResharder(faults))
 	if killed := writes.Load() >= int64(at); killed || err == nil {
 		return killed
 	}
+
 	w.t.Fatalf("change of the number of lanes: %v, want no error", err)
+
 	return false
 }
 
-// TestFaults_OfStorage checks that a change succeeds even if a random third of the command's calls to storage, except
-// those for leases, fail or take effect late.
+// TestFaults_OfStorage checks that a change succeeds even if a random third of the command's calls
+// to storage, except those for leases, fail or take effect late.
 func TestFaults_OfStorage(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(30) {
@@ -197,7 +224,8 @@ func TestFaults_OfStorage(t *testing.T) {
 			h := w.startHandler(3)
 			keep := w.postAllKinds(h)
 			faults, chance := storagetest.NewFaults(), rand.New(rand.NewPCG(seed, 1))
-			kinds := []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter, storagetest.Late}
+			kinds := []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter,
+				storagetest.Late}
 			faults.Set(func(c storagetest.Call) storagetest.Fault {
 				if c.Port == "leases" || chance.IntN(3) > 0 {
 					return storagetest.Fault{}
@@ -205,9 +233,11 @@ func TestFaults_OfStorage(t *testing.T) {
 				return storagetest.Fault{Kind: kinds[chance.IntN(3)],
 					Delay: time.Duration(chance.IntN(3000)) * time.Millisecond}
 			})
+
 			if err := w.newResharder(faults).Run(t.Context(), relane.Target{Lanes: 5}); err != nil {
 				t.Fatalf("seed %d: Run = %v, want no error", seed, err)
 			}
+
 			h.closeDrainer(t)
 			faults.Wait()
 			h = w.startHandler(5)

@@ -22,13 +22,15 @@ func (w *world) changeFold(rules fold.Rules) {
 	if err := w.newResharder(storagetest.NewFaults()).Run(w.t.Context(), relane.Target{Fold: &rules}); err != nil {
 		w.t.Fatalf("fold %v: %v", rules, err)
 	}
+
 	if m := w.readRecord(); m.Open.Fold != rules || m.Open.Lanes != 8 || m.Step != epochs.StepNone {
 		w.t.Fatalf("got the record %+v, want 8 lanes with fold %v", m, rules)
 	}
 }
 
-// The folding is changed as the number of lanes is: scheduled and dead messages, versions and remembered ids of all
-// spellings move into the lanes of their folded keys, and back, and each id still leads to its message.
+// The folding is changed as the number of lanes is: scheduled and dead messages, versions and
+// remembered ids of all spellings move into the lanes of their folded keys, and back, and each id
+// still leads to its message.
 func TestRun_ChangesTheFolding(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		spellings := []string{"Café", "cafe", "CAFE\u0301", "Bär", "bar"}
@@ -41,15 +43,19 @@ func TestRun_ChangesTheFolding(t *testing.T) {
 			}), weir.Delivered)
 			dead[key] = w.post(h, key, "bad "+key)
 			w.waitForStage(h, dead[key], weir.Dead)
-			due[key] = w.post(h, key, "later "+key, func(m *weir.Message) { m.DueAt = time.Now().Add(time.Hour) })
+			due[key] = w.post(h, key, "later "+key,
+				func(m *weir.Message) { m.DueAt = time.Now().Add(time.Hour) })
 			lanes[h.store.LaneOf(key)] = true
 		}
+
 		if len(lanes) < 3 {
 			t.Fatalf("the spellings are in the lanes %v, want some different ones", lanes)
 		}
+
 		if _, err := h.store.Requests().Erase(t.Context(), dead["Bär"].id); err != nil {
 			t.Fatal(err)
 		}
+
 		h.closeDrainer(t)
 
 		for _, rules := range []fold.Rules{fold.All, fold.Case, 0, fold.All} {
@@ -59,20 +65,26 @@ func TestRun_ChangesTheFolding(t *testing.T) {
 				if stage := w.readStage(h, due[key]); stage != weir.Scheduled {
 					t.Errorf("fold %v: %q is %s, want scheduled", rules, due[key].body, stage)
 				}
+
 				st, err := h.store.Messages().Status(t.Context(), dead[key].id)
-				if err != nil || st.Stage != weir.Dead || key != "Bär" && st.Message.ID.Lane != h.store.LaneOf(key) {
-					t.Errorf("fold %v: %q: got %+v, %v, want it dead in lane %d", rules, dead[key].body, st, err,
-						h.store.LaneOf(key))
+				if err != nil || st.Stage != weir.Dead ||
+					key != "Bär" && st.Message.ID.Lane != h.store.LaneOf(key) {
+					t.Errorf("fold %v: %q: got %+v, %v, want it dead in lane %d", rules,
+						dead[key].body, st, err, h.store.LaneOf(key))
 				}
+
 				latest, err := h.store.Messages().FindLatestVersion(t.Context(), key, "article")
 				if err != nil || latest.Version != "7" {
-					t.Errorf("fold %v: the version of %q: got %+v, %v, want 7", rules, key, latest, err)
+					t.Errorf("fold %v: the version of %q: got %+v, %v, want 7", rules, key,
+						latest, err)
 				}
+
 				id, err := h.store.Messages().FindRemembered(t.Context(), key, "article")
 				if err != nil || id != "item of "+key {
 					t.Errorf("fold %v: the id of %q: got %q, %v, want its own", rules, key, id, err)
 				}
 			}
+
 			h.closeDrainer(t)
 		}
 
@@ -83,12 +95,13 @@ func TestRun_ChangesTheFolding(t *testing.T) {
 		for _, key := range spellings {
 			w.waitForStage(h, due[key], weir.Delivered)
 		}
+
 		h.closeDrainer(t)
 	})
 }
 
-// A command without --fold goes on with the folding of the change that is under way, and one with another folding is
-// refused.
+// A command without --fold goes on with the folding of the change that is under way, and one with
+// another folding is refused.
 func TestRun_AnotherFoldingWhileUnderWay(t *testing.T) {
 	simulate(t, func(t *testing.T, w *world) {
 		h := w.startHandler(2)
@@ -102,17 +115,23 @@ func TestRun_AnotherFoldingWhileUnderWay(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("interrupted: %v, want %v", err, context.DeadlineExceeded)
 		}
-		for _, target := range []relane.Target{{Lanes: 2}, {Fold: &other}, {Lanes: 3, Fold: &other}} {
+
+		for _, target := range []relane.Target{{Lanes: 2}, {Fold: &other},
+			{Lanes: 3, Fold: &other}} {
 			err := w.newResharder(storagetest.NewFaults()).Run(t.Context(), target)
-			if !errors.Is(err, relane.ErrUnderWay) || !strings.Contains(err.Error(), "3 with fold: [case]") {
-				t.Errorf("%+v: got %v, want %v that names 3 lanes with fold: [case]", target, err, relane.ErrUnderWay)
+			if !errors.Is(err, relane.ErrUnderWay) ||
+				!strings.Contains(err.Error(), "3 with fold: [case]") {
+				t.Errorf("%+v: got %v, want %v that names 3 lanes with fold: [case]", target, err,
+					relane.ErrUnderWay)
 			}
 		}
+
 		w.cms.setDown(false)
 		w.changeLanes(3)
 		if m := w.readRecord(); m.Open.Lanes != 3 || m.Open.Fold != rules {
 			t.Errorf("got %+v, want 3 lanes with fold: [case]", m.Open)
 		}
+
 		h.closeDrainer(t)
 		w.changeLanes(4) // the folding stays
 		if m := w.readRecord(); m.Open.Lanes != 4 || m.Open.Fold != rules {
@@ -131,18 +150,22 @@ func TestTakeLanes_TheFolding(t *testing.T) {
 			if err := store.Open(t.Context()); !errors.Is(err, lane.ErrFold) {
 				t.Fatalf("fold %v: Open = %v, want %v", rules, err, lane.ErrFold)
 			}
+
 			if err := w.newResharder(storagetest.NewFaults()).TakeLanes(t.Context(), store.Present()); err != nil {
 				t.Fatalf("fold %v: TakeLanes = %v, want no error", rules, err)
 			}
+
 			if err := store.Open(t.Context()); err != nil {
 				t.Fatalf("fold %v: Open = %v, want no error", rules, err)
 			}
 		}
+
 		h := w.startHandler(2)
 		w.waitForStage(h, w.post(h, "k", "x"), weir.Delivered)
 		h.closeDrainer(t)
 		w.rules = fold.Case
-		err := w.newResharder(storagetest.NewFaults()).TakeLanes(t.Context(), w.newStore(2).Present())
+		err := w.newResharder(storagetest.NewFaults()).TakeLanes(t.Context(),
+			w.newStore(2).Present())
 		if m := w.readRecord(); !errors.Is(err, relane.ErrUsed) || m.Open.Fold != fold.NFC {
 			t.Errorf("used: got %v and %+v, want %v and fold: [nfc]", err, m.Open, relane.ErrUsed)
 		}

@@ -9,8 +9,9 @@ import (
 
 // ChangeList is a page of the audit log.
 type ChangeList struct {
-	Entries  []Change `json:"entries"`
-	Continue string   `json:"continue"` // parameter "continue" of the query for the next page; "" = last page
+	Entries []Change `json:"entries"`
+	// parameter "continue" of the query for the next page; "" = last page
+	Continue string `json:"continue"`
 }
 
 // Change is an entry of the audit log.

@@ -20,10 +20,12 @@ type Kind int
 
 // The kinds of errors.
 const (
-	Broken      Kind = iota // the answer is not from Weir, or the request cannot be built
-	NotFound                // the message, job or other object does not exist, or no Weir is at the address
-	Refused                 // a key is missing or wrong, or the request is invalid or not allowed at present
-	Unavailable             // Weir was not reached, or cannot work now; a retry can succeed
+	Broken Kind = iota // the answer is not from Weir, or the request cannot be built
+	// the message, job or other object does not exist, or no Weir is at the address
+	NotFound
+	// a key is missing or wrong, or the request is invalid or not allowed at present
+	Refused
+	Unavailable // Weir was not reached, or cannot work now; a retry can succeed
 )
 
 // Error is the error of a failed request.
@@ -48,17 +50,21 @@ type Problem struct {
 func (e *Error) Error() string {
 	text := e.Message
 	if e.Status != 0 {
-		text = strings.TrimSpace(fmt.Sprintf("%d %s", e.Status, http.StatusText(e.Status))) + ": " + text
+		text = strings.TrimSpace(fmt.Sprintf("%d %s", e.Status, http.StatusText(e.Status))) +
+			": " + text
 	}
+
 	if e.Err != nil {
 		text += ": " + e.Err.Error()
 	}
+
 	for _, p := range e.Problems {
 		// A problem that the message already contains is left out.
 		if p.Message != e.Message && !strings.Contains(e.Message, p.describe()) {
 			text += "; " + p.String()
 		}
 	}
+
 	return text
 }
 
@@ -76,7 +82,8 @@ func (p Problem) String() string {
 // describe returns the message with its subject, without the place in the document.
 func (p Problem) describe() string { return weir.Problem(p).Sentence() }
 
-// KindOf returns the kind of the first *Error in err's chain. If the chain has no *Error, KindOf returns Broken.
+// KindOf returns the kind of the first *Error in err's chain. If the chain has no *Error, KindOf
+// returns Broken.
 func KindOf(err error) Kind {
 	if e, ok := asError(err); ok {
 		return e.Kind
@@ -84,8 +91,8 @@ func KindOf(err error) Kind {
 	return Broken
 }
 
-// IsOutdated reports whether Weir refuses the parameter "continue", because the number of lanes has changed since the
-// earlier answer. A call without it begins anew.
+// IsOutdated reports whether Weir refuses the parameter "continue", because the number of lanes has
+// changed since the earlier answer. A call without it begins anew.
 func IsOutdated(err error) bool {
 	e, ok := asError(err)
 	return ok && slices.ContainsFunc(e.Problems, func(p Problem) bool {
@@ -99,16 +106,18 @@ func asError(err error) (*Error, bool) {
 	return e, ok
 }
 
-// unreachableError returns the error of a request without an answer. If ctx has ended, unreachableError returns the
-// error of ctx.
+// unreachableError returns the error of a request without an answer. If ctx has ended,
+// unreachableError returns the error of ctx.
 func unreachableError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+
 	var u *url.Error
 	if errors.As(err, &u) {
 		err = u.Err // leaves out the long address
 	}
+
 	return &Error{Kind: Unavailable, Message: "Weir was not reached", Err: err}
 }
 
@@ -119,15 +128,19 @@ func refusalError(resp *http.Response, body []byte) error {
 		Detail   string    `json:"detail"`
 		Problems []Problem `json:"problems"`
 	}
-	if strings.Contains(resp.Header.Get("Content-Type"), "json") && json.Unmarshal(body, &p) == nil {
+	if strings.Contains(resp.Header.Get("Content-Type"), "json") &&
+		json.Unmarshal(body, &p) == nil {
 		e.Message, e.Problems = p.Detail, p.Problems
 	}
+
 	if e.Message == "" {
 		e.Message = guessCause(resp.StatusCode)
 	}
+
 	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && seconds > 0 {
 		e.RetryAfter = min(time.Duration(seconds)*time.Second, time.Hour)
 	}
+
 	return e
 }
 
@@ -135,11 +148,13 @@ func kindOfStatus(status int) Kind {
 	switch {
 	case status == http.StatusNotFound:
 		return NotFound
-	case status == http.StatusTooManyRequests || status == http.StatusRequestTimeout || status >= 500:
+	case status == http.StatusTooManyRequests || status == http.StatusRequestTimeout ||
+		status >= 500:
 		return Unavailable
 	case status >= 400:
 		return Refused
 	}
+
 	return Broken
 }
 
@@ -153,8 +168,10 @@ func guessCause(status int) string {
 	case http.StatusRequestEntityTooLarge:
 		return "the request is too large"
 	}
+
 	if status >= 300 && status < 400 {
 		return "the address leads elsewhere, and is not followed: is it right?"
 	}
+
 	return "no reason was given"
 }

@@ -20,23 +20,27 @@ func TestNew(t *testing.T) {
 	for address, ok := range map[string]bool{
 		"http://127.0.0.1:7071": true, "https://w.example/": true, "https://w.example/api": true,
 		"https://w.example/below/api/": true,
-		"":                             false, "w.example": false, "ftp://w.example": false, "https://": false,
+		"":                             false, "w.example": false, "ftp://w.example": false,
+		"https://":                       false,
 		"https://w.example/?code=s3cret": false,
-		"https://u:s3cret@w.example":     false, "https://w.example/#x": false, "http://s3cret\x7f": false,
-		"127.0.0.1:7071": false,
+		"https://u:s3cret@w.example":     false, "https://w.example/#x": false,
+		"http://s3cret\x7f": false,
+		"127.0.0.1:7071":    false,
 	} {
 		c, err := remote.New(address, "")
 		if (err == nil) != ok || (err != nil && strings.Contains(err.Error(), "s3cret")) {
-			t.Errorf("%q: got the error %v; want the address accepted: %t, and no key in the error", address, err, ok)
+			t.Errorf("%q: got the error %v; want the address accepted: %t, and no key in the error",
+				address, err, ok)
 		}
+
 		if c != nil {
 			c.Close()
 		}
 	}
 }
 
-// newClient returns a client of a server with the handler h. The parameter "below" is a path that is appended to the
-// server's address.
+// newClient returns a client of a server with the handler h. The parameter "below" is a path that
+// is appended to the server's address.
 func newClient(t *testing.T, below string, h http.HandlerFunc) *remote.Client {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -44,24 +48,28 @@ func newClient(t *testing.T, below string, h http.HandlerFunc) *remote.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { c.Close(); s.Close() })
+
 	return c
 }
 
 func TestClient_Message(t *testing.T) {
 	t.Parallel()
-	for below, want := range map[string]string{"": "/api/messages/a%2Fb", "/": "/api/messages/a%2Fb",
-		"/api": "/api/messages/a%2Fb", "/w": "/w/api/messages/a%2Fb"} {
+	for below, want := range map[string]string{"": "/api/messages/a%2Fb",
+		"/": "/api/messages/a%2Fb", "/api": "/api/messages/a%2Fb", "/w": "/w/api/messages/a%2Fb"} {
 		c := newClient(t, below, func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.EscapedPath() != want || r.URL.RawQuery != "" || r.Header.Get("X-Functions-Key") != "s3cret" {
-				t.Errorf("got %s %v, want EscapedPath %v, no RawQuery and X-Functions-Key s3cret", r.URL, r.Header,
-					want)
+			if r.URL.EscapedPath() != want || r.URL.RawQuery != "" ||
+				r.Header.Get("X-Functions-Key") != "s3cret" {
+				t.Errorf("got %s %v, want EscapedPath %v, no RawQuery and X-Functions-Key s3cret",
+					r.URL, r.Header, want)
 			}
 			w.Write([]byte(` {"id":"a/b","stage":"dead"} `))
 		})
 		if m, err := c.Message(t.Context(), "a/b"); err != nil || m.Value.Stage != "dead" ||
 			string(m.JSON) != `{"id":"a/b","stage":"dead"}` {
-			t.Errorf(`got %+v %v, want Stage dead, JSON {"id":"a/b","stage":"dead"} and no error`, m, err)
+			t.Errorf(`got %+v %v, want Stage dead, JSON {"id":"a/b","stage":"dead"} and no error`,
+				m, err)
 		}
 	}
 }
@@ -72,7 +80,9 @@ func TestClient_Errors(t *testing.T) {
 		r *http.Request) {
 		t.Errorf("got a request for %s with %v, want the redirect not followed", r.URL, r.Header)
 	}))
+
 	t.Cleanup(elsewhere.Close)
+
 	for name, c := range map[string]struct {
 		status              int
 		header, value, body string
@@ -87,16 +97,17 @@ func TestClient_Errors(t *testing.T) {
 			`{"detail":"two problems","problems":[{"path":"./a","message":"./a is required"},{"path":"until","message":"two problems"}]}`, remote.Refused, "422 Unprocessable Entity: two problems; ./a is required"},
 		"NoKey":       {401, "", "", "", remote.Refused, "WEIR_CODE"},
 		"TheHosts404": {404, "", "", "", remote.NotFound, "no Weir at this address"},
-		"Weirs404": {404, "Content-Type", "application/problem+json", `{"detail":"there is no such message"}`,
-			remote.NotFound, "no such message"},
-		"Conflict": {409, "Content-Type", "application/problem+json", `{"detail":"it is not dead"}`, remote.Refused,
-			"it is not dead"},
-		"Unavailable":  {503, "Retry-After", "7", "", remote.Unavailable, "503"},
-		"TooMany":      {429, "", "", "", remote.Unavailable, "429"},
-		"HandlerDied":  {500, "", "", "", remote.Unavailable, "500"},
-		"Redirect":     {307, "Location", elsewhere.URL, "", remote.Broken, "leads elsewhere"},
-		"NotJSON":      {200, "Content-Type", "text/html", "<p>", remote.Broken, "not Weir's"},
-		"LyingProblem": {400, "Content-Type", "application/problem+json", `{`, remote.Refused, "no reason"},
+		"Weirs404": {404, "Content-Type", "application/problem+json",
+			`{"detail":"there is no such message"}`, remote.NotFound, "no such message"},
+		"Conflict": {409, "Content-Type", "application/problem+json", `{"detail":"it is not dead"}`,
+			remote.Refused, "it is not dead"},
+		"Unavailable": {503, "Retry-After", "7", "", remote.Unavailable, "503"},
+		"TooMany":     {429, "", "", "", remote.Unavailable, "429"},
+		"HandlerDied": {500, "", "", "", remote.Unavailable, "500"},
+		"Redirect":    {307, "Location", elsewhere.URL, "", remote.Broken, "leads elsewhere"},
+		"NotJSON":     {200, "Content-Type", "text/html", "<p>", remote.Broken, "not Weir's"},
+		"LyingProblem": {400, "Content-Type", "application/problem+json", `{`, remote.Refused,
+			"no reason"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -105,10 +116,12 @@ func TestClient_Errors(t *testing.T) {
 				w.WriteHeader(c.status)
 				w.Write([]byte(c.body))
 			})
+
 			_, err := cl.Message(t.Context(), "x")
-			if err == nil || remote.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("got the kind %d and the error %v; want the kind %d and %q", remote.KindOf(err), err, c.kind,
-					c.says)
+			if err == nil || remote.KindOf(err) != c.kind ||
+				!strings.Contains(err.Error(), c.says) {
+				t.Errorf("got the kind %d and the error %v; want the kind %d and %q",
+					remote.KindOf(err), err, c.kind, c.says)
 			}
 		})
 	}
@@ -127,6 +140,7 @@ func TestClient_NoAnswer(t *testing.T) {
 			t.Errorf("got the error %v, want the kind Unavailable", err)
 		}
 	})
+
 	t.Run("Cancelled", func(t *testing.T) {
 		t.Parallel()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -138,6 +152,7 @@ func TestClient_NoAnswer(t *testing.T) {
 			t.Errorf("got the error %v, want %v", err, context.Canceled)
 		}
 	})
+
 	t.Run("NoListener", func(t *testing.T) {
 		t.Parallel()
 		s := httptest.NewServer(http.NotFoundHandler())
@@ -146,6 +161,7 @@ func TestClient_NoAnswer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if _, err := c.Message(t.Context(), "x"); remote.KindOf(err) != remote.Unavailable ||
 			strings.Contains(err.Error(), "/api") {
 			t.Errorf("got the error %v, want the kind Unavailable without the address", err)
@@ -156,7 +172,8 @@ func TestClient_NoAnswer(t *testing.T) {
 func TestIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	a, b := remote.IdempotencyKey([]byte("<a/>")), remote.IdempotencyKey([]byte("<b/>"))
-	if a == b || a != remote.IdempotencyKey([]byte("<a/>")) || len(a) > 255 || !strings.HasPrefix(a, "sha256-") {
+	if a == b || a != remote.IdempotencyKey([]byte("<a/>")) || len(a) > 255 ||
+		!strings.HasPrefix(a, "sha256-") {
 		t.Errorf("got the keys %q and %q, want two different keys that begin with sha256-", a, b)
 	}
 }
@@ -166,7 +183,8 @@ var away = &remote.Error{Kind: remote.Unavailable, Message: "away"}
 func TestPatience_UntilItWorks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p, tries, began := &remote.Patience{GiveUp: time.Minute, First: time.Second, Most: 4 * time.Second}, 0,
+		p, tries, began := &remote.Patience{GiveUp: time.Minute, First: time.Second,
+			Most: 4 * time.Second}, 0,
 			time.Now()
 		err := p.Do(t.Context(), func(context.Context) error {
 			if tries++; tries < 6 {
@@ -174,10 +192,12 @@ func TestPatience_UntilItWorks(t *testing.T) {
 			}
 			return nil
 		})
+
 		// The longest possible pauses are 1 + 2 + 4 + 4 + 4 s. Each pause is at least half as long.
 		if took := time.Since(began); err != nil || tries != 6 || took < 7500*time.Millisecond ||
 			took > 15*time.Second {
-			t.Errorf("got %v after %d tries in %s; want no error, 6 tries and 7.5s to 15s", err, tries, took)
+			t.Errorf("got %v after %d tries in %s; want no error, 6 tries and 7.5s to 15s", err,
+				tries, took)
 		}
 	})
 }
@@ -185,7 +205,8 @@ func TestPatience_UntilItWorks(t *testing.T) {
 func TestPatience_RetryAfter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p, tries, began := &remote.Patience{GiveUp: time.Minute, First: time.Millisecond, Most: time.Second}, 0,
+		p, tries, began := &remote.Patience{GiveUp: time.Minute, First: time.Millisecond,
+			Most: time.Second}, 0,
 			time.Now()
 		err := p.Do(t.Context(), func(context.Context) error {
 			if tries++; tries < 2 {
@@ -202,11 +223,14 @@ func TestPatience_RetryAfter(t *testing.T) {
 func TestPatience_GivesUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p, began := &remote.Patience{GiveUp: time.Minute, First: time.Second, Most: 10 * time.Second}, time.Now()
+		p, began := &remote.Patience{GiveUp: time.Minute, First: time.Second,
+			Most: 10 * time.Second}, time.Now()
 		err := p.Do(t.Context(), func(context.Context) error { return away })
-		if took := time.Since(began); remote.KindOf(err) != remote.Unavailable || took > time.Minute ||
+		if took := time.Since(began); remote.KindOf(err) != remote.Unavailable ||
+			took > time.Minute ||
 			took < 45*time.Second {
-			t.Errorf("got %v after %s, want an error of kind Unavailable after 45 to 60 s", err, took)
+			t.Errorf("got %v after %s, want an error of kind Unavailable after 45 to 60 s", err,
+				took)
 		}
 	})
 }
@@ -215,11 +239,17 @@ func TestPatience_NeverReached(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var reports []string
-		p := &remote.Patience{GiveUp: time.Minute, First: time.Second, Most: time.Second, Unreached: 5 * time.Second,
-			Report: func(err error, left time.Duration) { reports = append(reports, err.Error()+" "+left.String()) }}
+		p := &remote.Patience{GiveUp: time.Minute, First: time.Second, Most: time.Second,
+			Unreached: 5 * time.Second,
+			Report: func(err error, left time.Duration) {
+				reports = append(reports,
+					err.Error()+" "+left.String())
+			}}
+
 		began := time.Now()
 		err := p.Do(t.Context(), func(context.Context) error { return away })
-		if took := time.Since(began); remote.KindOf(err) != remote.Unavailable || took > 5*time.Second ||
+		if took := time.Since(began); remote.KindOf(err) != remote.Unavailable ||
+			took > 5*time.Second ||
 			took < 3*time.Second || !slices.Equal(reports, []string{"away 5s"}) {
 			t.Errorf("got %v after %s and the reports %q; want an error after 3 to 5 s and the report \"away 5s\"", err,
 				took, reports)
@@ -230,7 +260,8 @@ func TestPatience_NeverReached(t *testing.T) {
 func TestPatience_ReachedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := &remote.Patience{GiveUp: time.Minute, First: time.Second, Most: time.Second, Unreached: 5 * time.Second}
+		p := &remote.Patience{GiveUp: time.Minute, First: time.Second, Most: time.Second,
+			Unreached: 5 * time.Second}
 		tries, began := 0, time.Now()
 		err := p.Do(t.Context(), func(context.Context) error {
 			if tries++; tries == 1 {
@@ -248,7 +279,8 @@ func TestPatience_AtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p, tries := &remote.Patience{First: time.Second, Most: time.Second}, 0
-		if err := p.Do(t.Context(), func(context.Context) error { tries++; return away }); err == nil ||
+		if err := p.Do(t.Context(), func(context.Context) error { tries++; return away }); err ==
+			nil ||
 			tries != 1 {
 			t.Errorf("got %v after %d tries, want an error and one try", err, tries)
 		}
@@ -258,7 +290,8 @@ func TestPatience_AtOnce(t *testing.T) {
 func TestPatience_NotWhileOthersGetThrough(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p, began := &remote.Patience{GiveUp: time.Minute, First: time.Second, Most: time.Second}, time.Now()
+		p, began := &remote.Patience{GiveUp: time.Minute, First: time.Second, Most: time.Second},
+			time.Now()
 		var through atomic.Int32
 		go func() {
 			for range 10 {
@@ -266,6 +299,7 @@ func TestPatience_NotWhileOthersGetThrough(t *testing.T) {
 				_ = p.Do(t.Context(), func(context.Context) error { through.Add(1); return nil })
 			}
 		}()
+
 		err := p.Do(t.Context(), func(context.Context) error { return away })
 		if took := time.Since(began); err == nil || through.Load() != 10 || took < 5*time.Minute {
 			t.Errorf("got %v after %s and %d calls of others; want an error, 10 calls of others and at least 5m", err,
@@ -278,7 +312,8 @@ func TestPatience_Refused(t *testing.T) {
 	t.Parallel()
 	p, tries := &remote.Patience{GiveUp: time.Hour, First: time.Hour, Most: time.Hour}, 0
 	if err := p.Do(t.Context(),
-		func(context.Context) error { tries++; return &remote.Error{Kind: remote.Refused} }); err == nil ||
+		func(context.Context) error { tries++; return &remote.Error{Kind: remote.Refused} }); err ==
+		nil ||
 		tries != 1 {
 		t.Errorf("got %v after %d tries, want an error and one try", err, tries)
 	}
@@ -288,7 +323,8 @@ func TestPatience_Cancelled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	p := &remote.Patience{GiveUp: 3 * time.Hour, First: time.Hour, Most: time.Hour}
-	if err := p.Do(ctx, func(context.Context) error { cancel(); return away }); !errors.Is(err, context.Canceled) {
+	if err := p.Do(ctx, func(context.Context) error { cancel(); return away }); !errors.Is(err,
+		context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 }

@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 )
 
-// MessageList is a page of messages. The messages stay JSON, because commands print them unchanged with --json.
+// MessageList is a page of messages. The messages stay JSON, because commands print them unchanged
+// with --json.
 type MessageList struct {
 	Messages []json.RawMessage `json:"messages"`
 	Complete bool              `json:"complete"` // all rows were read
-	Continue string            `json:"continue"` // parameter "continue" of the next page's request; "" = last page
+	// parameter "continue" of the next page's request; "" = last page
+	Continue string `json:"continue"`
 }
 
 // Target is the target of a pause or a resume. Exactly one of its fields is set.
@@ -18,7 +20,8 @@ type Target struct {
 	Key  *string `json:"key,omitempty"`
 }
 
-// PauseRequest asks for a pause. Without Until and For, the pause ends when an operator resumes the target.
+// PauseRequest asks for a pause. Without Until and For, the pause ends when an operator resumes the
+// target.
 type PauseRequest struct {
 	Target
 	Reason string `json:"reason"`

@@ -9,21 +9,24 @@ import (
 	"weir/internal/lane/lists"
 )
 
-// checkpoint is a job's stored progress, from which another process can continue the job. The names of the fields must
-// not change, because the stored JSON has them.
+// checkpoint is a job's stored progress, from which another process can continue the job. The names
+// of the fields must not change, because the stored JSON has them.
 type checkpoint struct {
-	// Until is the latest time of death, in microseconds, of the messages that Job.Matched counts. It is 0 before these
-	// messages are counted.
+	// Until is the latest time of death, in microseconds, of the messages that Job.Matched counts.
+	// It is 0 before these messages are counted.
 	Until int64
 	Lane  int // index of the present lane in jobRun.lanes
-	// Seq is the job's position in the present lane. The job takes the keys in the order of their first dead messages.
-	// Seq is the sequence number of the first dead message of the last key that the job took; 0 = no key yet.
+	// Seq is the job's position in the present lane. The job takes the keys in the order of their
+	// first dead messages. Seq is the sequence number of the first dead message of the last key
+	// that the job took; 0 = no key yet.
 	Seq  int64
 	Next []deadMessage // the present portion; perhaps some of its replays were already requested
-	Open []deadMessage // replayed messages that are not final yet, sorted by lane and sequence number
+	// replayed messages that are not final yet, sorted by lane and sequence number
+	Open []deadMessage
 }
 
-// deadMessage identifies one death of a message. It has the time of death, because the message can die again.
+// deadMessage identifies one death of a message. It has the time of death, because the message can
+// die again.
 type deadMessage struct {
 	lane   int
 	seq    int64
@@ -33,13 +36,14 @@ type deadMessage struct {
 // diedAtMicros returns the time of death in microseconds of Unix time.
 func diedAtMicros(d lists.DeadRow) int64 { return d.DiedAt.UnixMicro() }
 
-// includes reports whether a dead message belongs to the job. A message that died after Until does not belong to the
-// job, because the job itself can have replayed that message.
+// includes reports whether a dead message belongs to the job. A message that died after Until does
+// not belong to the job, because the job itself can have replayed that message.
 func (p *checkpoint) includes(f Filter, d lists.DeadRow) bool {
 	return diedAtMicros(d) <= p.Until && selectionOf(f).HasDead(d)
 }
 
-// MarshalJSON implements json.Marshaler. It writes a short form, because one row can store up to maxOpen messages.
+// MarshalJSON implements json.Marshaler. It writes a short form, because one row can store up to
+// maxOpen messages.
 func (i deadMessage) MarshalJSON() ([]byte, error) {
 	return json.Marshal([3]int64{int64(i.lane), i.seq, i.diedAt})
 }

@@ -17,9 +17,11 @@ import (
 	"weir/internal/weir"
 )
 
-// The tests of this file use real holders: package drain delivers the messages and grants the requests for replays.
+// The tests of this file use real holders: package drain delivers the messages and grants the
+// requests for replays.
 
-// cms is a CMS that accepts or rejects messages by their bodies, and records the bodies that it accepted.
+// cms is a CMS that accepts or rejects messages by their bodies, and records the bodies that it
+// accepted.
 type cms struct {
 	mu      sync.Mutex
 	rejects func(body string) bool
@@ -33,14 +35,19 @@ func (c *cms) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	case <-ctx.Done():
 		return weir.Result{Outcome: weir.OutcomeNone, StartedAt: at, Unanswered: true}
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r := weir.Result{Outcome: weir.OutcomeDelivered, Status: 200, StartedAt: at, Duration: time.Since(at)}
+	r := weir.Result{Outcome: weir.OutcomeDelivered, Status: 200, StartedAt: at,
+		Duration: time.Since(at)}
+
 	if c.rejects(string(d.Message.Body)) {
 		r.Outcome, r.Status, r.Reason = weir.OutcomeRejected, 422, "bad content"
 		return r
 	}
+
 	c.took = append(c.took, string(d.Message.Body))
+
 	return r
 }
 
@@ -78,8 +85,8 @@ func simulateWhole(t *testing.T, lanes int, f func(*testing.T, *whole)) {
 	t.Helper()
 	lanetest.Simulate(t, func(t *testing.T) {
 		l := lanetest.New(t, lanes)
-		f(t, &whole{t: t, account: l.Account, store: l.Store, append: l.Appender, posted: map[string]int{},
-			cms: &cms{rejects: func(string) bool { return true }}})
+		f(t, &whole{t: t, account: l.Account, store: l.Store, append: l.Appender,
+			posted: map[string]int{}, cms: &cms{rejects: func(string) bool { return true }}})
 	})
 }
 
@@ -89,13 +96,16 @@ func (w *whole) startProcess() *instance {
 	store.Table = p.faults.Table(w.account.Table())
 	leases := p.faults.Leases(w.account.Leases())
 	p.store = &store
-	p.drainer = drain.New(drain.Config{Store: &store, Leases: leases, Sender: w.cms, Tickets: lanetest.NoTickets{},
-		Lease: 15 * time.Second, Settle: 2 * time.Second,
-		Attempts: 5, Backoff: drain.Backoff{Min: time.Second, Max: time.Minute}, Now: time.Now, Log: lanetest.Quiet})
+	p.drainer = drain.New(drain.Config{Store: &store, Leases: leases, Sender: w.cms,
+		Tickets: lanetest.NoTickets{}, Lease: 15 * time.Second, Settle: 2 * time.Second,
+		Attempts: 5, Backoff: drain.Backoff{Min: time.Second, Max: time.Minute}, Now: time.Now,
+		Log: lanetest.Quiet})
+
 	p.Runner = replay.New(replay.Config{Store: &store, Log: replay.LogOf(&store), Leases: leases,
 		Lease: 15 * time.Second,
 		Wake:  p.drainer.Wake, Now: time.Now, Logger: lanetest.Quiet})
 	w.t.Cleanup(func() { w.stop(p) })
+
 	return p
 }
 
@@ -105,6 +115,7 @@ func (w *whole) stop(p *instance) {
 	if err := p.Close(ctx); err != nil {
 		w.t.Errorf("Close = %v, want no error", err)
 	}
+
 	if err := p.drainer.Close(ctx); err != nil {
 		w.t.Errorf("Close = %v, want no error", err)
 	}
@@ -115,10 +126,12 @@ func (w *whole) sweep(p *instance) {
 	for number := range w.store.Lanes {
 		p.drainer.Wake(number)
 	}
+
 	c, err := p.store.ReadControl(w.t.Context(), 0)
 	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	p.ResumeOrphans(c)
 }
 
@@ -135,10 +148,12 @@ func (w *whole) postEach(p *instance, n int, keys ...string) {
 			}
 		}
 	}
+
 	w.sweep(p)
 }
 
-// addUpCounts returns the sums of the counters of all lanes, and the number of their waiting messages.
+// addUpCounts returns the sums of the counters of all lanes, and the number of their waiting
+// messages.
 func (w *whole) addUpCounts() (c lane.Counts, waiting int64) {
 	w.t.Helper()
 	for number := range w.store.Lanes {
@@ -146,10 +161,13 @@ func (w *whole) addUpCounts() (c lane.Counts, waiting int64) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
+
 		n := control.Tail.Counts
-		c.Delivered, c.Dead, c.Superseded = c.Delivered+n.Delivered, c.Dead+n.Dead, c.Superseded+n.Superseded
+		c.Delivered, c.Dead, c.Superseded = c.Delivered+n.Delivered, c.Dead+n.Dead,
+			c.Superseded+n.Superseded
 		waiting += control.WaitingCount()
 	}
+
 	return c, waiting
 }
 
@@ -161,13 +179,15 @@ func (w *whole) waitUntilEmpty() lane.Counts {
 		if waiting == 0 {
 			return c
 		}
+
 		if time.Now().After(end) {
 			w.t.Fatalf("after 10m: got %d waiting messages, %+v, want none", waiting, c)
 		}
 	}
 }
 
-// checkOrder checks that the CMS accepted n messages, no message twice, and the messages of each key in order.
+// checkOrder checks that the CMS accepted n messages, no message twice, and the messages of each
+// key in order.
 func (w *whole) checkOrder(n int) {
 	w.t.Helper()
 	last, took := map[string]int{}, w.cms.listTaken()
@@ -178,8 +198,10 @@ func (w *whole) checkOrder(n int) {
 		if at <= last[key] {
 			w.t.Errorf("key %s: got message %d after %d, want a later message", key, at, last[key])
 		}
+
 		last[key] = at
 	}
+
 	if len(took) != n {
 		w.t.Errorf("the CMS accepted %d messages, want %d", len(took), n)
 	}
@@ -202,9 +224,11 @@ func (w *whole) waitForState(p *instance, id string, s replay.State) replay.Job 
 		if err != nil {
 			w.t.Fatal(err)
 		}
+
 		if j.State == s {
 			return j
 		}
+
 		if time.Now().After(end) {
 			w.t.Fatalf("after 10m: got %+v, want state %v", j, s)
 		}
@@ -218,46 +242,59 @@ func TestWhole_ComesToItsEnd(t *testing.T) {
 		if c := w.waitUntilEmpty(); c.Dead != 100 {
 			t.Fatalf("got %+v, want Dead 100", c)
 		}
+
 		w.cms.setRejects(func(body string) bool {
 			return strings.HasPrefix(body, "/e ") &&
 				!strings.HasSuffix(body, "0")
 		})
+
 		plan, err := p.Plan(t.Context(), plain)
-		if err != nil || plan.Count != 100 || plan.Refused != 0 || !plan.Complete || plan.EstimatedSeconds != 10 {
+		if err != nil || plan.Count != 100 || plan.Refused != 0 || !plan.Complete ||
+			plan.EstimatedSeconds != 10 {
 			t.Errorf("got %+v, %v, want Count 100, Refused 0, Complete true, EstimatedSeconds 10 and no error", plan,
 				err)
 		}
+
 		j := w.waitForState(p, w.startJob(p, plain).ID, replay.Done)
-		if j.Matched != 100 || j.Replayed != 100 || j.Delivered != 82 || j.DeadAgain != 18 || j.Waiting != 0 {
+		if j.Matched != 100 || j.Replayed != 100 || j.Delivered != 82 || j.DeadAgain != 18 ||
+			j.Waiting != 0 {
 			t.Errorf("got %+v, want Matched 100, Replayed 100, Delivered 82, DeadAgain 18 and Waiting 0", j)
 		}
+
 		if c := w.waitUntilEmpty(); c.Delivered != 82 || c.Dead != 18 {
 			t.Errorf("got %+v, want Delivered 82 and Dead 18", c)
 		}
+
 		w.checkOrder(82)
+
 		// The dead messages are not replayed, because later messages of their key were delivered.
 		w.cms.setRejects(func(string) bool { return false })
 		plan, err = p.Plan(t.Context(), plain)
 		if err != nil || plan.Count != 18 || plan.Refused != 18 {
 			t.Errorf("got %+v, %v, want Count 18, Refused 18 and no error", plan, err)
 		}
-		if j = w.waitForState(p, w.startJob(p, plain).ID, replay.Done); j.Replayed != 0 || j.Refused != 18 {
+
+		if j = w.waitForState(p, w.startJob(p, plain).ID, replay.Done); j.Replayed != 0 ||
+			j.Refused != 18 {
 			t.Errorf("got %+v, want Replayed 0 and Refused 18", j)
 		}
+
 		w.checkOrder(82)
 		forced := plain
 		forced.Force = true
-		if j = w.waitForState(p, w.startJob(p, forced).ID, replay.Done); j.Delivered != 18 || j.Refused != 0 {
+		if j = w.waitForState(p, w.startJob(p, forced).ID, replay.Done); j.Delivered != 18 ||
+			j.Refused != 0 {
 			t.Errorf("got %+v, want Delivered 18 and Refused 0", j)
 		}
+
 		if c := w.waitUntilEmpty(); c.Delivered != 100 || c.Dead != 0 {
 			t.Errorf("got %+v, want Delivered 100 and Dead 0", c)
 		}
 	})
 }
 
-// New messages of the same keys are posted during a job. A dead message must be delivered before the new messages of
-// its key, or stay dead.
+// New messages of the same keys are posted during a job. A dead message must be delivered before
+// the new messages of its key, or stay dead.
 func TestWhole_WhileOthersCome(t *testing.T) {
 	simulateWhole(t, 2, func(t *testing.T, w *whole) {
 		p := w.startProcess()
@@ -265,19 +302,24 @@ func TestWhole_WhileOthersCome(t *testing.T) {
 		w.waitUntilEmpty()
 		w.cms.setRejects(func(string) bool { return false })
 		j := w.startJob(p, plain)
+
 		for i := range 10 {
 			w.postEach(p, 5, keys[len(keys)-1-i%len(keys)])
 			time.Sleep(time.Second)
 		}
+
 		j = w.waitForState(p, j.ID, replay.Done)
-		if j.Replayed+j.Refused != 100 || j.Delivered != j.Replayed || j.Refused == 0 || j.Delivered == 0 ||
+		if j.Replayed+j.Refused != 100 || j.Delivered != j.Replayed || j.Refused == 0 ||
+			j.Delivered == 0 ||
 			j.Skipped != 0 {
 			t.Errorf("got %+v, want 100 messages replayed or refused, at least one of each, and all replayed ones "+
 				"delivered", j)
 		}
+
 		if c := w.waitUntilEmpty(); c.Dead != j.Refused || c.Delivered != 50+j.Delivered {
 			t.Errorf("got %+v, %+v, want Dead %v and Delivered %v", c, j, j.Refused, 50+j.Delivered)
 		}
+
 		w.checkOrder(int(50 + j.Delivered))
 	})
 }
@@ -292,18 +334,24 @@ func TestWhole_Paused(t *testing.T) {
 		if err := w.store.Pauses().Pause(t.Context(), weir.Pause{Reason: "lunch", Since: time.Now()}); err != nil {
 			t.Fatal(err)
 		}
+
 		j := w.startJob(p, plain)
 		time.Sleep(5 * time.Minute)
-		if got := w.waitForState(p, j.ID, replay.Running); got.Waiting != 100 || len(w.cms.listTaken()) != 0 {
+
+		if got := w.waitForState(p, j.ID, replay.Running); got.Waiting != 100 ||
+			len(w.cms.listTaken()) != 0 {
 			t.Errorf("got %+v, want Waiting 100, and no message at the CMS", got)
 		}
+
 		if err := w.store.Pauses().Resume(t.Context(), 0, ""); err != nil {
 			t.Fatal(err)
 		}
+
 		w.sweep(p)
 		if j = w.waitForState(p, j.ID, replay.Done); j.Delivered != 100 {
 			t.Errorf("got %+v, want Delivered 100", j)
 		}
+
 		w.checkOrder(100)
 	})
 }
@@ -318,6 +366,7 @@ func TestWhole_Crash(t *testing.T) {
 		spec := plain
 		spec.RatePerMinute = 300
 		j := w.startJob(p, spec)
+
 		for range 4 {
 			time.Sleep(7 * time.Second)
 			p.faults.Set(func(storagetest.Call) storagetest.Fault {
@@ -329,14 +378,18 @@ func TestWhole_Crash(t *testing.T) {
 			time.Sleep(time.Minute)
 			w.sweep(p)
 		}
+
 		j = w.waitForState(p, j.ID, replay.Done)
 		if j.Matched != 200 || j.Replayed != 200 || j.Delivered != 200 {
 			t.Errorf("got %+v, want Matched 200, Replayed 200 and Delivered 200", j)
 		}
+
 		if c := w.waitUntilEmpty(); c.Delivered != 200 || c.Dead != 0 {
 			t.Errorf("got %+v, want Delivered 200 and Dead 0", c)
 		}
-		if n := len(w.cms.listTaken()); n < 200 || n > 200+4*64 { // after a crash uncommitted deliveries are repeated
+
+		// after a crash uncommitted deliveries are repeated
+		if n := len(w.cms.listTaken()); n < 200 || n > 200+4*64 {
 			t.Errorf("the CMS accepted %d messages, want 200 to %d", n, 200+4*64)
 		}
 	})

@@ -20,27 +20,30 @@ const (
 	portionSpan = 2 * time.Second
 	// maxPortion is the largest number of messages of a portion.
 	maxPortion = 50
-	// maxOpen is the largest number of open messages: messages that were replayed and are not final yet.
+	// maxOpen is the largest number of open messages: messages that were replayed and are not final
+	// yet.
 	maxOpen = 500
-	// Open messages are polled every minPoll while messages become final. Otherwise the interval doubles after each
-	// poll, up to maxPoll.
+	// Open messages are polled every minPoll while messages become final. Otherwise the interval
+	// doubles after each poll, up to maxPoll.
 	minPoll, maxPoll = 2 * time.Second, 30 * time.Second
-	// A failed step is tried again after minRetry. If it fails again, the pause doubles, up to maxRetry.
+	// A failed step is tried again after minRetry. If it fails again, the pause doubles, up to
+	// maxRetry.
 	minRetry, maxRetry = time.Second, 30 * time.Second
 )
 
 // jobRun is a job that this process runs, under the job's lease.
 type jobRun struct {
 	*Runner
-	job           Job
-	checkpoint    checkpoint
-	etag          storage.ETag
-	lanes         []int      // lanes that can have messages of the job
-	deadIndex     *deadIndex // of the present lane; nil = not read yet
-	isResumed     bool       // perhaps replays of the portion in checkpoint.Next were already requested
-	isUnsaved     bool       // the portion in checkpoint.Next is not saved yet
-	nextPortionAt time.Time  // earliest time of the next portion, by the job's rate
-	pollAt        time.Time  // time of the next poll
+	job        Job
+	checkpoint checkpoint
+	etag       storage.ETag
+	lanes      []int      // lanes that can have messages of the job
+	deadIndex  *deadIndex // of the present lane; nil = not read yet
+	// perhaps replays of the portion in checkpoint.Next were already requested
+	isResumed     bool
+	isUnsaved     bool      // the portion in checkpoint.Next is not saved yet
+	nextPortionAt time.Time // earliest time of the next portion, by the job's rate
+	pollAt        time.Time // time of the next poll
 	pollInterval  time.Duration
 	retryDelay    time.Duration // pause if the last step failed; 0 = the last step succeeded
 	isOver        bool          // the job is over, or another process runs it
@@ -53,6 +56,7 @@ func (r *Runner) runJob(ctx context.Context, id string) error {
 		return err
 	}
 	defer w.saveOnExit(ctx)
+
 	for {
 		wait, err := w.runStep(ctx)
 		switch {
@@ -62,11 +66,14 @@ func (r *Runner) runJob(ctx context.Context, id string) error {
 			return context.Cause(ctx)
 		case err != nil:
 			w.retryDelay = min(max(2*w.retryDelay, minRetry), maxRetry)
-			r.Logger.Warn("replay: step failed, will retry", "delay_ms", w.retryDelay.Milliseconds(), "err", err)
+			r.Logger.Warn("replay: step failed, will retry", "delay_ms",
+				w.retryDelay.Milliseconds(), "err", err)
 			wait = w.retryDelay
+
 		default:
 			w.retryDelay = 0
 		}
+
 		if wait > 0 && !clock.Sleep(ctx, wait) {
 			return context.Cause(ctx)
 		}
@@ -82,20 +89,25 @@ func (r *Runner) openJob(ctx context.Context, id string) (*jobRun, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	w := &jobRun{Runner: r, etag: row.ETag, pollInterval: minPoll}
 	if w.job, w.checkpoint, err = decodeJob(row); err != nil {
 		return nil, fmt.Errorf("job %s: %w", id, err)
 	}
+
 	over, found, err := r.jobs.readFinal(ctx, id)
 	if err != nil {
 		return nil, err
 	}
+
 	if found { // a process ended the job, but did not remove the row that openJob has read
 		_, err = r.jobs.finishJob(ctx, over, r.Finished)
 		return nil, err
 	}
+
 	w.lanes, w.isResumed = selectionOf(w.job.Filter).LanesOf(r.Store), len(w.checkpoint.Next) > 0
 	r.Logger.Info("replay: running a job")
+
 	return w, nil
 }
 
@@ -106,35 +118,43 @@ func (w *jobRun) runStep(ctx context.Context) (wait time.Duration, err error) {
 			return 0, err
 		}
 	}
+
 	if len(w.checkpoint.Next) > 0 { // this portion is left over from a crash or a failed step
 		if err := w.savePortion(ctx); err != nil {
 			return 0, err
 		}
 		return 0, w.replayPortion(ctx)
 	}
+
 	if err := w.pollOutcomes(ctx); err != nil {
 		return 0, err
 	}
+
 	if reason := stopReason(&w.job); reason != "" {
 		return 0, w.finishJob(ctx, Stopped, reason)
 	}
+
 	now := w.Now()
 	if wait := w.nextPortionAt.Sub(now); wait > 0 && !w.deadIndex.isInProgress() {
 		return min(wait, w.untilNextPoll(now)), nil
 	}
+
 	if err := w.selectPortion(ctx); err != nil {
 		return 0, err
 	}
+
 	switch {
 	case len(w.checkpoint.Next) > 0:
 		return 0, w.replayPortion(ctx)
 	case len(w.checkpoint.Open) > 0:
 		return w.untilNextPoll(now), nil
 	}
+
 	return 0, w.finishJob(ctx, Done, "")
 }
 
-// untilNextPoll returns the time until the next poll of the open messages, or maxPoll if no message is open.
+// untilNextPoll returns the time until the next poll of the open messages, or maxPoll if no message
+// is open.
 func (w *jobRun) untilNextPoll(now time.Time) time.Duration {
 	if len(w.checkpoint.Open) == 0 {
 		return maxPoll
@@ -144,10 +164,10 @@ func (w *jobRun) untilNextPoll(now time.Time) time.Duration {
 
 // countMatches counts the job's messages and saves the number, before the first replay.
 func (w *jobRun) countMatches(ctx context.Context) error {
-	// Until is the latest time of death of the counted messages. A message that dies after Until does not belong to the
-	// job. The times of death come from the holders' clocks, and this process's clock can be ahead of those clocks. If
-	// Until came from this process's clock, a message that the job replays and that dies again could belong to the job
-	// a second time.
+	// Until is the latest time of death of the counted messages. A message that dies after Until
+	// does not belong to the job. The times of death come from the holders' clocks, and this
+	// process's clock can be ahead of those clocks. If Until came from this process's clock, a
+	// message that the job replays and that dies again could belong to the job a second time.
 	matched, until := int64(0), int64(1)
 	err := w.eachDead(ctx, func(d lists.DeadRow) {
 		if selectionOf(w.job.Filter).HasDead(d) {
@@ -157,7 +177,9 @@ func (w *jobRun) countMatches(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	w.job.Matched, w.checkpoint.Until = matched, until
+
 	return w.saveCheckpoint(ctx)
 }
 
@@ -183,14 +205,17 @@ func (w *jobRun) selectPortion(ctx context.Context) error {
 			}
 			w.deadIndex = x
 		}
+
 		n := max(1, int(portionSpan*time.Duration(w.job.RatePerMinute)/time.Minute))
 		if w.checkpoint.Next, w.checkpoint.Seq = w.deadIndex.nextPortion(min(n, room), room,
 			w.checkpoint.Seq); len(w.checkpoint.Next) > 0 {
 			w.isUnsaved = true
 			return w.savePortion(ctx)
 		}
+
 		w.deadIndex, w.checkpoint.Lane, w.checkpoint.Seq = nil, w.checkpoint.Lane+1, 0
 	}
+
 	return nil
 }
 
@@ -218,15 +243,17 @@ func (w *jobRun) replayPortion(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	var requested []*lane.Entry
 	for _, m := range portion {
 		if m.isDead {
 			requested = append(requested, m.entry)
 		}
 	}
-	// If the previous portion had no room for all messages of its last key, this portion continues with that key, and
-	// does not wait for nextPortionAt. The wait after this portion still counts from nextPortionAt, so that the job
-	// keeps its rate on average.
+
+	// If the previous portion had no room for all messages of its last key, this portion continues
+	// with that key, and does not wait for nextPortionAt. The wait after this portion still counts
+	// from nextPortionAt, so that the job keeps its rate on average.
 	began, before := laterOf(w.Now(), w.nextPortionAt), w.job.Replayed
 	defer w.Wake(portion[0].lane)
 	results, err := w.Log.ReplayMany(ctx, portion[0].lane, requested, w.job.Force)
@@ -237,8 +264,10 @@ func (w *jobRun) replayPortion(ctx context.Context) error {
 		w.isResumed = true // perhaps some requests were written
 		return err
 	}
+
 	w.isResumed = false
 	w.pollSoon()
+
 	return w.saveCheckpoint(ctx)
 }
 
@@ -251,11 +280,15 @@ func (w *jobRun) readPortion(ctx context.Context) ([]portionMessage, error) {
 			portion[i] = portionMessage{deadMessage: m}
 			return nil
 		}
+
 		if err == nil {
-			portion[i] = portionMessage{m, e, e.Stage == weir.Dead && e.Status().FinishedAt.UnixMicro() == m.diedAt}
+			portion[i] = portionMessage{m, e, e.Stage == weir.Dead &&
+				e.Status().FinishedAt.UnixMicro() == m.diedAt}
 		}
+
 		return err
 	})
+
 	return portion, err
 }
 
@@ -274,11 +307,15 @@ func (w *jobRun) recordPortion(portion []portionMessage, results []error) (done 
 				w.job.Refused++
 			}
 			results = results[1:]
-		case m.entry != nil && w.isResumed: // an earlier try requested the replay, but did not save the result
+
+		case m.entry != nil &&
+			w.isResumed: // an earlier try requested the replay, but did not save the result
 			w.recordReplayed(m.deadMessage)
 		}
+
 		done++
 	}
+
 	return done
 }
 

@@ -7,23 +7,25 @@ import (
 	"weir/internal/weir"
 )
 
-// pollSoon resets the poll interval to minPoll. It is called when a message was replayed or became final, because other
-// messages are then likely to become final soon.
+// pollSoon resets the poll interval to minPoll. It is called when a message was replayed or became
+// final, because other messages are then likely to become final soon.
 func (w *jobRun) pollSoon() {
 	w.pollInterval = minPoll
 	w.pollAt = w.Now().Add(w.pollInterval)
 }
 
-// pollOutcomes reads the messages in checkpoint.Open if a poll is due. It counts the outcomes of the messages that have
-// become final.
+// pollOutcomes reads the messages in checkpoint.Open if a poll is due. It counts the outcomes of
+// the messages that have become final.
 func (w *jobRun) pollOutcomes(ctx context.Context) error {
 	if len(w.checkpoint.Open) == 0 || w.pollAt.After(w.Now()) {
 		return nil
 	}
+
 	states, err := w.readStages(ctx)
 	if err != nil {
 		return err
 	}
+
 	before := len(w.checkpoint.Open)
 	open := w.checkpoint.Open[:0:0]
 	for n, i := range w.checkpoint.Open {
@@ -31,13 +33,16 @@ func (w *jobRun) pollOutcomes(ctx context.Context) error {
 			open = append(open, i)
 		}
 	}
+
 	w.checkpoint.Open, w.job.Waiting = open, int64(len(open))
 	if len(open) < before {
 		w.pollSoon()
 		return w.saveCheckpoint(ctx)
 	}
+
 	w.pollInterval = min(2*w.pollInterval, maxPoll)
 	w.pollAt = w.Now().Add(w.pollInterval)
+
 	return nil
 }
 
@@ -49,12 +54,15 @@ func (w *jobRun) readStages(ctx context.Context) ([]lists.MessageState, error) {
 		for len(seqs) < len(open) && open[len(seqs)].lane == open[0].lane {
 			seqs = append(seqs, open[len(seqs)].seq)
 		}
+
 		states, err := w.Log.ReadStates(ctx, open[0].lane, seqs)
 		if err != nil {
 			return nil, err
 		}
+
 		all, open = append(all, states...), open[len(seqs):]
 	}
+
 	return all, nil
 }
 
@@ -67,6 +75,7 @@ func (w *jobRun) countOutcome(i deadMessage, f lists.MessageState) bool {
 		}
 		w.job.Replayed--
 		w.job.Refused++
+
 	case f.Stage == weir.Dead:
 		w.job.DeadAgain++
 	case f.Stage == weir.Delivered:
@@ -76,5 +85,6 @@ func (w *jobRun) countOutcome(i deadMessage, f lists.MessageState) bool {
 	default:
 		return false
 	}
+
 	return true
 }

@@ -17,8 +17,8 @@ type Expiry struct {
 	Now   func() time.Time
 }
 
-// RemoveExpired removes the rows whose retention is over, until none is left or ctx ends. It reports
-// whether none is left.
+// RemoveExpired removes the rows whose retention is over, until none is left or ctx ends. It
+// reports whether none is left.
 func (e Expiry) RemoveExpired(ctx context.Context) (isDone bool, err error) {
 	q := storage.Query{Partition: finalPartition, From: job.IDPrefix(e.Now().Add(-retention)),
 		Limit: storage.MaxOps, Columns: []string{"None"}}
@@ -35,8 +35,11 @@ func (e Expiry) RemoveExpired(ctx context.Context) (isDone bool, err error) {
 		for _, row := range page.Rows {
 			ops = append(ops, storage.Op{Kind: storage.Delete, Key: row.Key})
 		}
+
 		_, err = e.Table.Transact(ctx, finalPartition, ops)
-		// NotFound means that another process has deleted one of the rows; the next page has the rest.
+
+		// NotFound means that another process has deleted one of the rows; the next page has the
+		// rest.
 		if err != nil && !storage.Is(err, storage.NotFound) {
 			return false, err
 		}

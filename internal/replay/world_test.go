@@ -23,8 +23,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is one storage account with dead messages. It also acts as the holders: it grants the requests for replays, and
-// gives each replayed message its next final stage at once.
+// world is one storage account with dead messages. It also acts as the holders: it grants the
+// requests for replays, and gives each replayed message its next final stage at once.
 type world struct {
 	t       *testing.T
 	account *memory.Account
@@ -53,7 +53,8 @@ func simulate(t *testing.T, lanes int, f func(*testing.T, *world)) {
 	t.Helper()
 	lanetest.Simulate(t, func(t *testing.T) {
 		l := lanetest.New(t, lanes)
-		f(t, &world{t: t, account: l.Account, store: l.Store, grantDelay: time.Second, hasLater: map[string]bool{},
+		f(t, &world{t: t, account: l.Account, store: l.Store, grantDelay: time.Second,
+			hasLater:  map[string]bool{},
 			outcomeOf: func(string) weir.Stage { return weir.Delivered }})
 	})
 }
@@ -77,12 +78,12 @@ func (w *world) addDeadMessage(key, contract string, status int64, reason string
 	seq := w.lastSeq(number) + 1
 	_, err := w.account.Table().Transact(w.t.Context(), partitionOf(number), []storage.Op{
 		{Kind: storage.Insert, Key: rowKey("m_", seq),
-			Values: map[string]any{"Nonce": "0102030405060708090a", "Key": key, "Contract": contract,
-				"Stage": "dead", "FinishedAt": at.UTC(),
+			Values: map[string]any{"Nonce": "0102030405060708090a", "Key": key,
+				"Contract": contract, "Stage": "dead", "FinishedAt": at.UTC(),
 				"Attempts": `[{"number":1,"duration":3000000000,"outcome":"rejected"}]`}},
 		{Kind: storage.Insert, Key: rowKey("x_", seq),
-			Values: map[string]any{"Key": key, "Contract": contract, "DiedAt": at.UTC(), "Reason": reason,
-				"CMSStatus": status}},
+			Values: map[string]any{"Key": key, "Contract": contract, "DiedAt": at.UTC(),
+				"Reason": reason, "CMSStatus": status}},
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -114,7 +115,8 @@ func (w *world) startProcess() *process {
 	store.Table = p.faults.Table(w.account.Table())
 	p.sees = &store
 	p.Runner = replay.New(replay.Config{
-		Store: &store, Log: (*log)(p), Leases: p.faults.Leases(w.account.Leases()), Lease: 15 * time.Second,
+		Store: &store, Log: (*log)(p), Leases: p.faults.Leases(w.account.Leases()),
+		Lease: 15 * time.Second,
 		Wake: func(number int) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -126,12 +128,15 @@ func (w *world) startProcess() *process {
 			if w.failedReports--; w.failedReports >= 0 {
 				return errors.New("not now")
 			}
+
 			w.finished = append(w.finished, j)
 			return nil
 		},
 		Now: time.Now, Logger: lanetest.Quiet,
 	})
+
 	w.t.Cleanup(func() { p.stop() })
+
 	return p
 }
 
@@ -157,16 +162,19 @@ func (p *process) sweepForJobs() {
 	p.ResumeOrphans(c)
 }
 
-// log implements replay.Log for a process. Before each read it grants the pending requests that are old enough.
+// log implements replay.Log for a process. Before each read it grants the pending requests that are
+// old enough.
 type log process
 
-func (l *log) ReadDead(ctx context.Context, lane int, behind int64, limit int) ([]lists.DeadRow, bool, error) {
+func (l *log) ReadDead(ctx context.Context, lane int, behind int64, limit int) ([]lists.DeadRow,
+	bool, error) {
 	l.grantRequests()
 	// The limit is small, so that several pages are necessary.
 	return lists.Reader{Store: l.sees}.ReadDead(ctx, lane, behind, min(limit, 7))
 }
 
-func (l *log) ReadStates(ctx context.Context, lane int, seqs []int64) ([]lists.MessageState, error) {
+func (l *log) ReadStates(ctx context.Context, lane int,
+	seqs []int64) ([]lists.MessageState, error) {
 	l.grantRequests()
 	return lists.Reader{Store: l.sees}.ReadStates(ctx, lane, seqs)
 }
@@ -183,7 +191,8 @@ func (l *log) ReplayObstacle(_ context.Context, e *lane.Entry) (string, error) {
 	return "", nil
 }
 
-func (l *log) ReplayMany(ctx context.Context, _ int, entries []*lane.Entry, force bool) (results []error, err error) {
+func (l *log) ReplayMany(ctx context.Context, _ int, entries []*lane.Entry,
+	force bool) (results []error, err error) {
 	for _, e := range entries {
 		err := l.requestReplay(ctx, e.Message.ID, force)
 		if kind := weir.KindOf(err); err != nil && kind != weir.Conflict {
@@ -191,6 +200,7 @@ func (l *log) ReplayMany(ctx context.Context, _ int, entries []*lane.Entry, forc
 		}
 		results = append(results, err)
 	}
+
 	return results, nil
 }
 
@@ -201,6 +211,7 @@ func (l *log) requestReplay(ctx context.Context, id weir.ID, force bool) error {
 		time.Sleep(d)
 	default:
 	}
+
 	e, err := l.sees.ReadMessage(ctx, id.Lane, id.Seq)
 	switch {
 	case err != nil:
@@ -210,21 +221,27 @@ func (l *log) requestReplay(ctx context.Context, id weir.ID, force bool) error {
 	case l.hasLater[e.Message.Key] && !force:
 		return &weir.Error{Kind: weir.Conflict, Op: "replay", Message: "a later one was delivered"}
 	}
+
 	_, err = l.sees.Table.Transact(ctx, partitionOf(id.Lane),
-		[]storage.Op{{Kind: storage.Insert, Key: rowKey("w_replay_", id.Seq), Values: map[string]any{"Seq": id.Seq}}})
+		[]storage.Op{{Kind: storage.Insert, Key: rowKey("w_replay_", id.Seq),
+			Values: map[string]any{"Seq": id.Seq}}})
 	if storage.Is(err, storage.Conflict) {
 		return nil
 	}
+
 	if err == nil || storage.Is(err, storage.Ambiguous) {
 		w := l.world
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.requested = append(w.requested, replayRequest{id.Lane, id.Seq, e.Message.Key, time.Now(), force})
+		w.requested = append(w.requested,
+			replayRequest{id.Lane, id.Seq, e.Message.Key, time.Now(), force})
 		w.pending = append(w.pending, w.requested[len(w.requested)-1])
 	}
+
 	if err != nil {
 		return &weir.Error{Kind: weir.Unavailable, Op: "replay", Err: err}
 	}
+
 	return nil
 }
 
@@ -232,15 +249,18 @@ func (l *log) requestReplay(ctx context.Context, id weir.ID, force bool) error {
 func (w *world) grantRequests() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	for len(w.pending) > 0 && w.grantDelay > 0 && time.Since(w.pending[0].at) >= w.grantDelay {
 		g := w.pending[0]
 		w.pending = w.pending[1:]
 		ops := []storage.Op{
 			{Kind: storage.Delete, Key: rowKey("w_replay_", g.seq)},
 			{Kind: storage.Merge, Key: rowKey("m_", g.seq),
-				Values: map[string]any{"Stage": string(w.outcomeOf(g.key)), "FinishedAt": time.Now().UTC()}},
+				Values: map[string]any{"Stage": string(w.outcomeOf(g.key)),
+					"FinishedAt": time.Now().UTC()}},
 			{Kind: storage.Delete, Key: rowKey("x_", g.seq)},
 		}
+
 		switch w.outcomeOf(g.key) {
 		case weir.Dead:
 			ops[2] = storage.Op{Kind: storage.Merge, Key: rowKey("x_", g.seq),
@@ -249,13 +269,15 @@ func (w *world) grantRequests() {
 			ops = []storage.Op{ops[0], {Kind: storage.Merge, Key: rowKey("m_", g.seq),
 				Values: map[string]any{"ReplayRefused": "a later one was delivered"}}}
 		}
+
 		if _, err := w.account.Table().Transact(context.Background(), partitionOf(g.lane), ops); err != nil {
 			w.t.Errorf("grant of a request: got %v, want no error", err)
 		}
 	}
 }
 
-// refused is a result of outcomeOf. It means that the request is refused, and the message stays dead.
+// refused is a result of outcomeOf. It means that the request is refused, and the message stays
+// dead.
 const refused weir.Stage = "refused"
 
 func (w *world) listRequested() []replayRequest {
@@ -289,27 +311,32 @@ func (p *process) waitForState(id string, s replay.State, limit time.Duration) r
 		if err != nil {
 			p.t.Fatal(err)
 		}
+
 		if j.Replayed != j.Delivered+j.DeadAgain+j.Otherwise+j.Waiting ||
 			j.State == replay.Done && j.Matched != j.Replayed+j.Refused+j.Skipped {
 			p.t.Fatalf("got %+v, want Replayed = Delivered + DeadAgain + Otherwise + Waiting, and in the end "+
 				"Matched = Replayed + Refused + Skipped", j)
 		}
+
 		if j.State == s {
 			return j
 		}
+
 		if time.Now().After(end) {
 			p.t.Fatalf("after %s: got %+v, want state %v", limit, j, s)
 		}
 	}
 }
 
-// checkOrder checks that each key's replays were requested in the order of the key's messages, and no replay twice.
+// checkOrder checks that each key's replays were requested in the order of the key's messages, and
+// no replay twice.
 func (w *world) checkOrder() {
 	w.t.Helper()
 	last := map[string]int64{}
 	for _, a := range w.listRequested() {
 		if a.seq <= last[a.key] {
-			w.t.Errorf("key %q: got message %d after %d, want a later message", a.key, a.seq, last[a.key])
+			w.t.Errorf("key %q: got message %d after %d, want a later message", a.key, a.seq,
+				last[a.key])
 		}
 		last[a.key] = a.seq
 	}

@@ -7,9 +7,10 @@ import (
 	"testing"
 )
 
-// The map "may" lists, for each package, exactly the packages of Weir that it imports. These packages are not in the
-// map: app, the packages in the folder functions, and the packages that consist of tests (schema, simulation). The
-// tools are a separate module, which the program does not require. Each package can import the guard of goroutines.
+// The map "may" lists, for each package, exactly the packages of Weir that it imports. These
+// packages are not in the map: app, the packages in the folder functions, and the packages that
+// consist of tests (schema, simulation). The tools are a separate module, which the program does
+// not require. Each package can import the guard of goroutines.
 var may = map[string][]string{
 	"weir/internal/weir":     {},
 	"weir/internal/panics":   {"weir/internal/clock"},
@@ -18,7 +19,8 @@ var may = map[string][]string{
 	"weir/internal/storage/azure": {"weir/internal/storage", "weir/internal/storage/denial",
 		"weir/internal/storage/timelimit"},
 	"weir/internal/storage/memory": {"weir/internal/storage", "weir/internal/storage/limits"},
-	"weir/internal/storage/embedded": {"weir/internal/clock", "weir/internal/storage", "weir/internal/storage/limits",
+	"weir/internal/storage/embedded": {"weir/internal/clock", "weir/internal/storage",
+		"weir/internal/storage/limits",
 		"weir/internal/storage/memory", "weir/internal/storage/timelimit"},
 	"weir/internal/storage/folder": {"weir/internal/storage", "weir/internal/storage/embedded",
 		"weir/internal/storage/timelimit"},
@@ -28,16 +30,18 @@ var may = map[string][]string{
 	"weir/internal/storage/denial":      {"weir/internal/storage"},
 	"weir/internal/lease": {"weir/internal/clock",
 		"weir/internal/retry", "weir/internal/storage"},
-	"weir/internal/fold":        {},
-	"weir/internal/lane/rows":   {"weir/internal/clock", "weir/internal/storage"},
-	"weir/internal/lane/epochs": {"weir/internal/fold", "weir/internal/lane/rows", "weir/internal/storage"},
+	"weir/internal/fold":      {},
+	"weir/internal/lane/rows": {"weir/internal/clock", "weir/internal/storage"},
+	"weir/internal/lane/epochs": {"weir/internal/fold", "weir/internal/lane/rows",
+		"weir/internal/storage"},
 	"weir/internal/lane": {"weir/internal/clock", "weir/internal/fold", "weir/internal/lane/epochs",
-		"weir/internal/lane/rows", "weir/internal/lane/outbox", "weir/internal/weir", "weir/internal/storage"},
+		"weir/internal/lane/rows", "weir/internal/lane/outbox", "weir/internal/weir",
+		"weir/internal/storage"},
 	"weir/internal/wake":   {"weir/internal/weir"},
 	"weir/internal/await":  {"weir/internal/lane", "weir/internal/weir"},
 	"weir/internal/filing": {"weir/internal/fold", "weir/internal/lane", "weir/internal/weir"},
-	"weir/internal/rabbitmq": {"weir/internal/unpack", "weir/internal/clock", "weir/internal/filing", "weir/internal/lane",
-		"weir/internal/retry", "weir/internal/weir"},
+	"weir/internal/rabbitmq": {"weir/internal/unpack", "weir/internal/clock",
+		"weir/internal/filing", "weir/internal/lane", "weir/internal/retry", "weir/internal/weir"},
 	"weir/internal/ticket":   {"weir/internal/clock"},
 	"weir/internal/upstream": {"weir/internal/storage", "weir/internal/weir"},
 	"weir/internal/drain": {"weir/internal/clock", "weir/internal/weir", "weir/internal/lane",
@@ -46,52 +50,62 @@ var may = map[string][]string{
 		"weir/internal/lane/epochs",
 		"weir/internal/lease", "weir/internal/lane/epochend", "weir/internal/lane/jobrow",
 		"weir/internal/retry", "weir/internal/storage"},
-	"weir/internal/lane/transfer": {"weir/internal/clock", "weir/internal/lane", "weir/internal/lane/epochs",
-		"weir/internal/lane/rows", "weir/internal/lease", "weir/internal/lane/epochend", "weir/internal/retry",
+	"weir/internal/lane/transfer": {"weir/internal/clock", "weir/internal/lane",
+		"weir/internal/lane/epochs",
+		"weir/internal/lane/rows", "weir/internal/lease", "weir/internal/lane/epochend",
+		"weir/internal/retry",
 		"weir/internal/storage"},
-	"weir/internal/lane/epochend": {"weir/internal/lane", "weir/internal/lane/rows", "weir/internal/weir",
-		"weir/internal/storage"},
+	"weir/internal/lane/epochend": {"weir/internal/lane", "weir/internal/lane/rows",
+		"weir/internal/weir", "weir/internal/storage"},
 	"weir/internal/job": {"weir/internal/clock", "weir/internal/lease", "weir/internal/storage"},
-	"weir/internal/replay": {"weir/internal/clock", "weir/internal/weir", "weir/internal/wire", "weir/internal/job",
+	"weir/internal/replay": {"weir/internal/clock", "weir/internal/weir", "weir/internal/wire",
+		"weir/internal/job",
 		"weir/internal/lane", "weir/internal/lane/lists", "weir/internal/lane/jobrow",
 		"weir/internal/storage"},
 	"weir/internal/batch": {"weir/internal/contract", "weir/internal/filing", "weir/internal/job",
 		"weir/internal/lane", "weir/internal/lane/epochs", "weir/internal/retry",
 		"weir/internal/storage",
 		"weir/internal/storage/listing", "weir/internal/weir", "weir/internal/wire"},
-	"weir/internal/inbox": {"weir/internal/unpack", "weir/internal/batch", "weir/internal/filing", "weir/internal/lane",
-		"weir/internal/lease", "weir/internal/retry", "weir/internal/storage",
+	"weir/internal/inbox": {"weir/internal/unpack", "weir/internal/batch", "weir/internal/filing",
+		"weir/internal/lane", "weir/internal/lease", "weir/internal/retry", "weir/internal/storage",
 		"weir/internal/storage/listing", "weir/internal/weir", "weir/internal/wire"},
-	"weir/internal/lane/jobrow": {"weir/internal/lane", "weir/internal/lane/rows", "weir/internal/weir",
-		"weir/internal/storage"},
+	"weir/internal/lane/jobrow": {"weir/internal/lane", "weir/internal/lane/rows",
+		"weir/internal/weir", "weir/internal/storage"},
 	"weir/internal/verify": {"weir/internal/weir", "weir/internal/lane", "weir/internal/lane/lists",
 		"weir/internal/storage"},
 	"weir/internal/wire": {"weir/internal/weir"},
 	"weir/internal/poll": {"weir/internal/clock", "weir/internal/weir", "weir/internal/lane",
 		"weir/internal/drain"},
 	"weir/internal/conceal": {},
-	"weir/internal/cms":     {"weir/internal/conceal", "weir/internal/signin", "weir/internal/weir"},
-	"weir/internal/signin":  {"weir/internal/conceal"},
+	"weir/internal/cms": {"weir/internal/conceal", "weir/internal/signin",
+		"weir/internal/weir"},
+	"weir/internal/signin": {"weir/internal/conceal"},
 	"weir/internal/steps": {"weir/internal/clock", "weir/internal/cms", "weir/internal/conceal",
 		"weir/internal/contract", "weir/internal/signin",
 		"weir/internal/weir"},
-	"weir/internal/redact":    {"weir/internal/conceal", "weir/internal/contract", "weir/internal/weir"},
-	"weir/internal/trial":     {"weir/internal/cms", "weir/internal/conceal", "weir/internal/weir"},
-	"weir/internal/telemetry": {"weir/internal/weir", "weir/internal/drain", "weir/internal/httpio"},
+	"weir/internal/redact": {"weir/internal/conceal", "weir/internal/contract",
+		"weir/internal/weir"},
+	"weir/internal/trial": {"weir/internal/cms", "weir/internal/conceal", "weir/internal/weir"},
+	"weir/internal/telemetry": {"weir/internal/weir", "weir/internal/drain",
+		"weir/internal/httpio"},
 	"weir/internal/recur": {"weir/internal/clock", "weir/internal/weir", "weir/internal/lane",
 		"weir/internal/storage", "weir/internal/storage/listing", "weir/internal/wake"},
-	"weir/internal/overview": {"weir/internal/weir", "weir/internal/lane", "weir/internal/lane/epochs",
+	"weir/internal/overview": {"weir/internal/weir", "weir/internal/lane",
+		"weir/internal/lane/epochs",
 		"weir/internal/lane/lists", "weir/internal/storage", "weir/internal/wire"},
-	"weir/internal/query": {"weir/internal/export", "weir/internal/httpio", "weir/internal/overview",
-		"weir/internal/weir"},
+	"weir/internal/query": {"weir/internal/export", "weir/internal/httpio",
+		"weir/internal/overview", "weir/internal/weir"},
 	"weir/internal/difference": {"weir/internal/contract", "weir/internal/weir"},
-	"weir/internal/lane/lists": {"weir/internal/weir", "weir/internal/lane", "weir/internal/lane/rows",
-		"weir/internal/storage"},
-	"weir/internal/notify": {"weir/internal/clock", "weir/internal/conceal", "weir/internal/weir", "weir/internal/lane",
+	"weir/internal/lane/lists": {"weir/internal/weir", "weir/internal/lane",
+		"weir/internal/lane/rows", "weir/internal/storage"},
+	"weir/internal/notify": {"weir/internal/clock", "weir/internal/conceal", "weir/internal/weir",
+		"weir/internal/lane",
 		"weir/internal/lane/epochs", "weir/internal/lease", "weir/internal/lane/outbox",
 		"weir/internal/retry", "weir/internal/storage"},
-	"weir/internal/bulk":        {"weir/internal/lane", "weir/internal/lane/lists", "weir/internal/weir"},
-	"weir/internal/lane/outbox": {"weir/internal/lane/rows", "weir/internal/weir", "weir/internal/storage"},
+	"weir/internal/bulk": {"weir/internal/lane", "weir/internal/lane/lists",
+		"weir/internal/weir"},
+	"weir/internal/lane/outbox": {"weir/internal/lane/rows", "weir/internal/weir",
+		"weir/internal/storage"},
 	"weir/internal/audit": {"weir/internal/weir", "weir/internal/storage", "weir/internal/httpio",
 		"weir/internal/lane"},
 	"weir/internal/export":  {"weir/internal/httpio"},
@@ -109,20 +123,26 @@ var may = map[string][]string{
 	"weir/internal/clock":               {},
 	"weir/internal/residence":           {"weir/internal/residence/hostwatch"},
 	"weir/internal/residence/hostwatch": {},
-	"weir/internal/residence/stay":      {"weir/internal/drain", "weir/internal/lane", "weir/internal/ticket"},
-	"weir/internal/inflight":            {"weir/internal/weir", "weir/internal/httpio"},
+	"weir/internal/residence/stay": {"weir/internal/drain", "weir/internal/lane",
+		"weir/internal/ticket"},
+	"weir/internal/inflight": {"weir/internal/weir", "weir/internal/httpio"},
 	"weir/internal/history": {"weir/internal/weir", "weir/internal/drain", "weir/internal/storage",
 		"weir/internal/wire"},
 	"weir/internal/dashboard": {"weir/internal/weir", "weir/internal/httpio", "weir/internal/trial",
 		"weir/internal/wire"},
-	"weir/internal/door":    {"weir/internal/httpio", "weir/internal/loopback", "weir/internal/weir"},
-	"weir/internal/trigger": {"weir/internal/clock", "weir/internal/invoke", "weir/internal/storage"},
-	"weir/internal/cli": {"weir/internal/app", "weir/internal/clock", "weir/internal/contract", "weir/internal/door",
-		"weir/internal/fold", "weir/internal/lane", "weir/internal/lane/epochs", "weir/internal/poll",
+	"weir/internal/door": {"weir/internal/httpio", "weir/internal/loopback",
+		"weir/internal/weir"},
+	"weir/internal/trigger": {"weir/internal/clock", "weir/internal/invoke",
+		"weir/internal/storage"},
+	"weir/internal/cli": {"weir/internal/app", "weir/internal/clock", "weir/internal/contract",
+		"weir/internal/door",
+		"weir/internal/fold", "weir/internal/lane", "weir/internal/lane/epochs",
+		"weir/internal/poll",
 		"weir/internal/relane",
 		"weir/internal/remote",
 		"weir/internal/storage",
-		"weir/internal/trial", "weir/internal/upstream", "weir/internal/verify", "weir/internal/weir",
+		"weir/internal/trial", "weir/internal/upstream", "weir/internal/verify",
+		"weir/internal/weir",
 		"weir/internal/wire"},
 	"weir/handler": {"weir/internal/cli"},
 	// Helpers for tests and tools.
@@ -141,21 +161,21 @@ var may = map[string][]string{
 // guard is the package with the guards of goroutines.
 const guard = "weir/internal/panics"
 
-// storedRows is the package with the keys and columns of the rows of a lane. Only the package lanes, and the packages
-// below it, import it: a row that two rooms write would have two meanings.
+// storedRows is the package with the keys and columns of the rows of a lane. Only the package
+// lanes, and the packages below it, import it: a row that two rooms write would have two meanings.
 const (
 	lanes      = "weir/internal/lane"
 	storedRows = lanes + "/rows"
 )
 
-// wiring is the package that assembles the program. It can import each package except the commands (internal/cli,
-// handler). Only internal/cli imports wiring.
+// wiring is the package that assembles the program. It can import each package except the commands
+// (internal/cli, handler). Only internal/cli imports wiring.
 const wiring = "weir/internal/app"
 
-// adapters are packages that the packages in the folder functions must not import. A package in this folder declares an
-// interface instead, and wiring supplies the adapter.
-var adapters = []string{"weir/internal/storage/azure", "weir/internal/storage/embedded", "weir/internal/storage/folder",
-	"weir/internal/storage/memory", "weir/internal/cms",
+// adapters are packages that the packages in the folder functions must not import. A package in
+// this folder declares an interface instead, and wiring supplies the adapter.
+var adapters = []string{"weir/internal/storage/azure", "weir/internal/storage/embedded",
+	"weir/internal/storage/folder", "weir/internal/storage/memory", "weir/internal/cms",
 	"weir/internal/lease", "weir/internal/rabbitmq", "weir/internal/steps", "weir/internal/signin"}
 
 func TestImports(t *testing.T) {
@@ -164,28 +184,32 @@ func TestImports(t *testing.T) {
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
+
 	listed := 0
 	for line := range strings.Lines(string(out)) {
 		fields := strings.Fields(line)
 		listed++
+
 		for _, imported := range fields[1:] {
 			if reason := whyForbidden(fields[0], imported); reason != "" {
 				t.Errorf("%s imports %s: %s", fields[0], imported, reason)
 			}
 		}
+
 		for _, allowed := range may[fields[0]] {
 			if !slices.Contains(fields[1:], allowed) {
 				t.Errorf("%s does not import %s: remove it from may", fields[0], allowed)
 			}
 		}
 	}
+
 	if listed < len(may) {
 		t.Errorf("go list returned %d packages, want %d at least", listed, len(may))
 	}
 }
 
-// whyForbidden returns the reason why the package pkg must not import the package that the parameter "imported" names.
-// If the import is allowed, whyForbidden returns "".
+// whyForbidden returns the reason why the package pkg must not import the package that the
+// parameter "imported" names. If the import is allowed, whyForbidden returns "".
 func whyForbidden(pkg, imported string) string {
 	isFunction := strings.HasPrefix(pkg, "weir/functions/")
 	if strings.Contains(imported, "azure-sdk-for-go") && pkg != "weir/internal/storage/azure" {
@@ -194,6 +218,7 @@ func whyForbidden(pkg, imported string) string {
 	if !strings.HasPrefix(imported, "weir/") || imported == guard && pkg != "weir/internal/clock" {
 		return ""
 	}
+
 	allowed, listed := may[pkg]
 	switch {
 	case imported == storedRows && pkg != lanes && !strings.HasPrefix(pkg, lanes+"/"):
@@ -215,5 +240,6 @@ func whyForbidden(pkg, imported string) string {
 	case !listed && pkg != wiring && strings.HasPrefix(pkg, "weir/internal/"):
 		return "this is a new package: add its imports to may"
 	}
+
 	return ""
 }

@@ -14,53 +14,63 @@ import (
 )
 
 // logKeys has all keys that are allowed in log lines. Operators search the logs by these keys.
-var logKeys = []string{"function", "invocation_id", "message_id", "lane", "key", "seq", "fence", "attempt",
-	"dequeue_count",
+var logKeys = []string{"function", "invocation_id", "message_id", "lane", "key", "seq",
+	"fence", "attempt", "dequeue_count",
 	"stage", "outcome", "reason", "delay_ms", "duration_ms", "status", "depth", "err", "trace_id",
 	"action", "subject", "detail", "principal", "key_id", "from"}
 
-// logText matches a log line's text: the component, a colon, and words that do not begin with a capital letter.
+// logText matches a log line's text: the component, a colon, and words that do not begin with a
+// capital letter.
 var logText = regexp.MustCompile(`^[a-z]+: [^A-Z]`)
 
-// logMethods has the methods of slog.Logger that write a line, except Log. The value is the index of the argument with
-// the line's text.
-var logMethods = map[string]int{"Debug": 0, "Info": 0, "Warn": 0, "Error": 0, "DebugContext": 1, "InfoContext": 1,
-	"WarnContext": 1, "ErrorContext": 1, "LogAttrs": 2}
+// logMethods has the methods of slog.Logger that write a line, except Log. The value is the index
+// of the argument with the line's text.
+var logMethods = map[string]int{"Debug": 0, "Info": 0, "Warn": 0, "Error": 0, "DebugContext": 1,
+	"InfoContext": 1, "WarnContext": 1, "ErrorContext": 1, "LogAttrs": 2}
 
 func TestLogKeys(t *testing.T) {
 	t.Parallel()
 	calls := 0
 	for _, dir := range []string{"functions", "handler", "internal"} {
-		err := filepath.WalkDir(filepath.Join("..", "..", dir), func(path string, _ fs.DirEntry, err error) error {
-			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-				return err
-			}
-			files := token.NewFileSet()
-			file, err := parser.ParseFile(files, path, nil, 0)
-			if err != nil {
-				return err
-			}
-			ast.Inspect(file, func(n ast.Node) bool {
-				if call, ok := n.(*ast.CallExpr); ok && isLogCall(call) {
-					calls++
-					for _, problem := range problemsOf(call) {
-						t.Errorf("%s: a log call breaks a rule: %s", files.Position(call.Pos()), problem)
-					}
+		err := filepath.WalkDir(filepath.Join("..", "..", dir),
+			func(path string, _ fs.DirEntry, err error) error {
+				if err != nil || !strings.HasSuffix(path, ".go") ||
+					strings.HasSuffix(path, "_test.go") {
+					return err
 				}
-				return true
+
+				files := token.NewFileSet()
+				file, err := parser.ParseFile(files, path, nil, 0)
+				if err != nil {
+					return err
+				}
+
+				ast.Inspect(file, func(n ast.Node) bool {
+					if call, ok := n.(*ast.CallExpr); ok && isLogCall(call) {
+						calls++
+						for _, problem := range problemsOf(call) {
+							t.Errorf("%s: a log call breaks a rule: %s",
+								files.Position(call.Pos()), problem)
+						}
+					}
+
+					return true
+				})
+
+				return nil
 			})
-			return nil
-		})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if calls < 40 {
 		t.Errorf("got %d log calls, want 40 at least", calls)
 	}
 }
 
-// isLogCall reports whether a call calls With, or one of logMethods, on a logger. It recognises a logger by its name.
+// isLogCall reports whether a call calls With, or one of logMethods, on a logger. It recognises a
+// logger by its name.
 func isLogCall(call *ast.CallExpr) bool {
 	method, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok {
@@ -78,6 +88,7 @@ func isLogger(e ast.Expr) bool {
 	case *ast.SelectorExpr:
 		name = e.Sel.Name
 	}
+
 	return slices.Contains([]string{"log", "Log", "logger", "Logger"}, name)
 }
 
@@ -92,6 +103,7 @@ func problemsOf(call *ast.CallExpr) []string {
 		}
 		args = args[at+1:]
 	}
+
 	for i := 0; i < len(args); i++ {
 		name, ok := "", false
 		var value ast.Expr
@@ -103,17 +115,21 @@ func problemsOf(call *ast.CallExpr) []string {
 			i++
 			value = args[min(i, len(args)-1)]
 		}
+
 		if strings.HasSuffix(name, "_ms") && !isMilliseconds(value) {
 			problems = append(problems, "the value of "+name+" is no call of Milliseconds")
 		}
+
 		if !ok || !slices.Contains(logKeys, name) {
 			problems = append(problems, "key "+strconv.Quote(name)+" is not on the list")
 		}
 	}
+
 	return problems
 }
 
-// isMilliseconds reports whether an expression is a call of Milliseconds. slog would log a Duration in nanoseconds.
+// isMilliseconds reports whether an expression is a call of Milliseconds. slog would log a Duration
+// in nanoseconds.
 func isMilliseconds(e ast.Expr) bool {
 	call, ok := e.(*ast.CallExpr)
 	if !ok {

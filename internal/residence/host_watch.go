@@ -22,12 +22,13 @@ type Host interface {
 // FindHost returns the parent of this process as its host.
 func FindHost(env func(string) string, log *slog.Logger) Host {
 	proc, host := os.DirFS("/proc"), os.Getppid()
-	return &hostwatch.Watch{Proc: proc, Host: host, Parent: os.Getppid, Ports: hostwatch.Ports(proc, host, env),
+	return &hostwatch.Watch{Proc: proc, Host: host, Parent: os.Getppid,
+		Ports: hostwatch.Ports(proc, host, env),
 		Found: func(int) { log.Debug("handler: the host's socket found") }}
 }
 
-// hostEndsWithin is longer than a host needs to stop. A stopping host waits for its HTTP requests, and
-// the platform ends each HTTP request after 230 s.
+// hostEndsWithin is longer than a host needs to stop. A stopping host waits for its HTTP requests,
+// and the platform ends each HTTP request after 230 s.
 const hostEndsWithin = 5 * time.Minute
 
 // Errors with which a HostWatch ends this process.
@@ -45,9 +46,9 @@ type HostWatch struct {
 	Log   *slog.Logger
 }
 
-// Run calls Leave when the host begins to stop. It ends the process when the host is gone. It also ends
-// the process if the host began to stop and is not gone after the time hostEndsWithin. It returns
-// without that when ctx ends.
+// Run calls Leave when the host begins to stop. It ends the process when the host is gone. It also
+// ends the process if the host began to stop and is not gone after the time hostEndsWithin. It
+// returns without that when ctx ends.
 func (w HostWatch) Run(ctx context.Context) {
 	defer panics.Log(w.Log, "handler: watch of the host")
 	event, err := w.Host.Stop(ctx)

@@ -17,10 +17,12 @@ func TestPermit(t *testing.T) {
 			if got := p.MayKeepLanes(); got != mayKeep {
 				t.Errorf("%s: MayKeepLanes: got %t, want %t", after, got, mayKeep)
 			}
+
 			if got := p.MayTakeLanes(); got != mayTake {
 				t.Errorf("%s: MayTakeLanes: got %t, want %t", after, got, mayTake)
 			}
 		}
+
 		check("at the start", false, true)
 		p.Attend()
 		check("Attend", true, true)
@@ -45,8 +47,9 @@ func TestPermit_WithoutAHost(t *testing.T) {
 	p.StopTaking()
 	p.Yield()
 	p.MarkTriggered()
+
 	if p.IsHosted() || !p.MayKeepLanes() || !p.MayTakeLanes() {
-		t.Errorf("got IsHosted %t, MayKeepLanes %t, MayTakeLanes %t; want false, true, true", p.IsHosted(),
-			p.MayKeepLanes(), p.MayTakeLanes())
+		t.Errorf("got IsHosted %t, MayKeepLanes %t, MayTakeLanes %t; want false, true, true",
+			p.IsHosted(), p.MayKeepLanes(), p.MayTakeLanes())
 	}
 }

@@ -16,7 +16,8 @@ var (
 	errWrong = errors.New("wrong")
 )
 
-// calls has a function, recordCall, that fails with the errors in failures, one after the other, and then succeeds.
+// calls has a function, recordCall, that fails with the errors in failures, one after the other,
+// and then succeeds.
 type calls struct {
 	failures []error
 	began    time.Time
@@ -47,27 +48,34 @@ func TestPolicy_Do(t *testing.T) {
 		"AtOnce": {retry.Policy{First: s}, nil, nil, []time.Duration{0}},
 		"Doubling": {retry.Policy{First: s, Max: 5 * s}, repeatBusy(5), nil,
 			[]time.Duration{0, s, 3 * s, 7 * s, 12 * s, 17 * s}},
-		"Constant": {retry.Policy{First: s}, repeatBusy(3), nil, []time.Duration{0, s, 2 * s, 3 * s}},
-		"NoPause":  {retry.Policy{}, repeatBusy(3), nil, []time.Duration{0, 0, 0, 0}},
-		"Tries":    {retry.Policy{First: s, Tries: 3}, repeatBusy(9), errBusy, []time.Duration{0, s, 2 * s}},
-		"Permanent": {retry.Policy{First: s, IsTransient: isBusy}, []error{errBusy, errWrong, errBusy}, errWrong,
-			[]time.Duration{0, s}},
-		"Asked": {retry.Policy{First: s, BeforePause: func(_ error, pause time.Duration) (time.Duration, bool) {
-			return pause + 9*s, true
-		}}, repeatBusy(2), nil, []time.Duration{0, 10 * s, 20 * s}},
-		"GivenUp": {retry.Policy{First: s, BeforePause: func(err error, pause time.Duration) (time.Duration, bool) {
-			return pause, !errors.Is(err, errWrong)
-		}}, []error{errBusy, errWrong, errBusy}, errWrong, []time.Duration{0, s}},
+		"Constant": {retry.Policy{First: s}, repeatBusy(3), nil,
+			[]time.Duration{0, s, 2 * s, 3 * s}},
+		"NoPause": {retry.Policy{}, repeatBusy(3), nil, []time.Duration{0, 0, 0, 0}},
+		"Tries": {retry.Policy{First: s, Tries: 3}, repeatBusy(9), errBusy,
+			[]time.Duration{0, s, 2 * s}},
+		"Permanent": {retry.Policy{First: s, IsTransient: isBusy},
+			[]error{errBusy, errWrong, errBusy}, errWrong, []time.Duration{0, s}},
+		"Asked": {retry.Policy{First: s,
+			BeforePause: func(_ error, pause time.Duration) (time.Duration, bool) {
+				return pause + 9*s, true
+			}}, repeatBusy(2), nil, []time.Duration{0, 10 * s, 20 * s}},
+		"GivenUp": {retry.Policy{First: s,
+			BeforePause: func(err error, pause time.Duration) (time.Duration, bool) {
+				return pause, !errors.Is(err, errWrong)
+			}}, []error{errBusy, errWrong, errBusy}, errWrong, []time.Duration{0, s}},
 		// By default, the backoff library gives up after 15 minutes. Do must not give up.
-		"Long": {retry.Policy{First: time.Hour}, repeatBusy(2), nil, []time.Duration{0, time.Hour, 2 * time.Hour}},
+		"Long": {retry.Policy{First: time.Hour}, repeatBusy(2), nil,
+			[]time.Duration{0, time.Hour, 2 * time.Hour}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				f := &calls{failures: c.failures, began: time.Now()}
-				if err := c.policy.Do(t.Context(), f.recordCall); err != c.want { //nolint:errorlint // not wrapped
+				if err := c.policy.Do(t.Context(), f.recordCall); err !=
+					c.want { //nolint:errorlint // not wrapped
 					t.Errorf("got the error %v, want %v itself", err, c.want)
 				}
+
 				if !slices.Equal(f.at, c.at) {
 					t.Errorf("called at %v, want %v", f.at, c.at)
 				}
@@ -84,14 +92,17 @@ func TestPolicy_Spread(t *testing.T) {
 		if err := (retry.Policy{First: time.Minute, Spread: 0.5}).Do(t.Context(), f.recordCall); err != nil {
 			t.Fatalf("got the error %v, want none", err)
 		}
+
 		shortest, longest := time.Hour, time.Duration(0)
 		for i := 1; i < len(f.at); i++ {
 			pause := f.at[i] - f.at[i-1]
 			shortest, longest = min(shortest, pause), max(longest, pause)
 		}
+
 		if shortest < 30*time.Second || shortest > 35*time.Second || longest > time.Minute+1 ||
 			longest < 55*time.Second {
-			t.Errorf("got pauses from %s to %s, want them spread between 30s and 1m", shortest, longest)
+			t.Errorf("got pauses from %s to %s, want them spread between 30s and 1m",
+				shortest, longest)
 		}
 	})
 }
@@ -114,9 +125,11 @@ func TestPolicy_ContextEnds(t *testing.T) {
 				defer cancel()
 				f := &calls{failures: repeatBusy(9), began: time.Now()}
 				err := retry.Policy{First: time.Hour}.Do(ctx, f.recordCall)
-				if !errors.Is(err, lost) || errors.Is(err, errBusy) || err.Error() != "lost; the last try: busy" {
+				if !errors.Is(err, lost) || errors.Is(err, errBusy) ||
+					err.Error() != "lost; the last try: busy" {
 					t.Errorf("got the error %v, want the cause, and the failure as text", err)
 				}
+
 				if !slices.Equal(f.at, c.at) {
 					t.Errorf("called at %v, want %v", f.at, c.at)
 				}

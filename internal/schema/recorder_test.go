@@ -18,8 +18,8 @@ import (
 	"weir/internal/storage/memory"
 )
 
-// recorder has the shape of each row, blob, lease and ticket that is written to one storage account. A shape is a key
-// or a name with its variable parts replaced, see replaceNumbers.
+// recorder has the shape of each row, blob, lease and ticket that is written to one storage
+// account. A shape is a key or a name with its variable parts replaced, see replaceNumbers.
 type recorder struct {
 	mu     sync.Mutex
 	shapes map[string]map[string]string // types of columns, by shape and column
@@ -35,6 +35,7 @@ func (r *recorder) addRow(partition, key string, columns map[string]any) {
 	if r.shapes[shape] == nil {
 		r.shapes[shape] = map[string]string{}
 	}
+
 	for name, value := range columns {
 		if value == nil {
 			continue // storage does not keep a nil value
@@ -61,11 +62,12 @@ func (r *recorder) formatShapes() string {
 			fmt.Fprintf(&b, "\t%s %s\n", column, r.shapes[shape][column])
 		}
 	}
+
 	return b.String()
 }
 
-// typeOf returns the type that a value has in storage. If the value is JSON, compressed or not, the type also has the
-// names of the JSON fields, because later releases read these fields.
+// typeOf returns the type that a value has in storage. If the value is JSON, compressed or not, the
+// type also has the names of the JSON fields, because later releases read these fields.
 func typeOf(value any) string {
 	switch v := value.(type) {
 	case string:
@@ -81,6 +83,7 @@ func typeOf(value any) string {
 	case time.Time:
 		return "time"
 	}
+
 	return fmt.Sprintf("unknown (%T)", value)
 }
 
@@ -93,7 +96,8 @@ func decompress(packed []byte) []byte {
 	return text
 }
 
-// jsonFields lists the fields of a JSON object, or of all objects in a JSON array. It returns "" for any other text.
+// jsonFields lists the fields of a JSON object, or of all objects in a JSON array. It returns ""
+// for any other text.
 func jsonFields(text []byte) string {
 	var object map[string]any
 	var objects []map[string]any
@@ -102,17 +106,20 @@ func jsonFields(text []byte) string {
 	} else if json.Unmarshal(text, &objects) != nil || len(objects) == 0 {
 		return ""
 	}
+
 	fields := map[string]bool{}
 	for _, o := range objects {
 		for name := range o {
 			fields[name] = true
 		}
 	}
+
 	return " JSON " + strings.Join(slices.Sorted(maps.Keys(fields)), " ")
 }
 
-// mergeTypes merges the known type of a column with the type of one more value. Different types are joined with |. The
-// result has the JSON fields of both types, because one JSON text can lack fields that another has.
+// mergeTypes merges the known type of a column with the type of one more value. Different types are
+// joined with |. The result has the JSON fields of both types, because one JSON text can lack
+// fields that another has.
 func mergeTypes(known, seen string) string {
 	knownType, knownFields, _ := strings.Cut(known, " JSON ")
 	seenType, seenFields, _ := strings.Cut(seen, " JSON ")
@@ -121,6 +128,7 @@ func mergeTypes(known, seen string) string {
 	if len(fields) == 0 {
 		return strings.Join(types, "|")
 	}
+
 	return strings.Join(types, "|") + " JSON " + strings.Join(fields, " ")
 }
 
@@ -153,21 +161,26 @@ func shapeOf(partition, key string) string {
 	return partition + " | " + replaceNumbers(key)
 }
 
-// replaceNumbers replaces the numbers, hashes and random parts of a name by their kind and width, such as <19 digits>.
-// The width matters: storage sorts keys as text, so numbers sort by value only if all have the same width.
+// replaceNumbers replaces the numbers, hashes and random parts of a name by their kind and width,
+// such as <19 digits>. The width matters: storage sorts keys as text, so numbers sort by value only
+// if all have the same width.
 func replaceNumbers(name string) string {
 	if found := date.FindString(name); found != "" {
 		return "<date>/" + replaceNumbers(name[len(found):])
 	}
+
 	if i := jobID.FindStringIndex(strings.ReplaceAll(name, "_", " ")); i != nil {
 		return name[:i[0]] + "<13 digits><8 hex>" + name[i[1]:]
 	}
+
 	if i := batchID.FindStringIndex(name); i != nil {
 		return name[:i[0]] + "<13 digits><16 hex>" + replaceNumbers(name[i[1]:])
 	}
+
 	if found := scheduleBlob.FindString(name); found != "" {
 		return "schedules/<name>/" + replaceNumbers(name[len(found):])
 	}
+
 	return variablePart.ReplaceAllStringFunc(name, func(part string) string {
 		n := len(part)
 		switch isHash := n == 12 || n == 20 || n == 32; {
@@ -180,6 +193,7 @@ func replaceNumbers(name string) string {
 		case base32Only.MatchString(part) && n >= 8:
 			return fmt.Sprintf("<%d base32>", n)
 		}
+
 		return part
 	})
 }
@@ -190,19 +204,23 @@ type recordedTable struct {
 	p *process
 }
 
-func (t recordedTable) Transact(ctx context.Context, partition string, ops []storage.Op) ([]storage.ETag, error) {
+func (t recordedTable) Transact(ctx context.Context, partition string,
+	ops []storage.Op) ([]storage.ETag, error) {
 	if err := t.p.checkAlive("transact"); err != nil {
 		return nil, err
 	}
+
 	etags, err := t.Table.Transact(ctx, partition, ops)
 	if err != nil {
 		return nil, err
 	}
+
 	for _, op := range ops {
 		if op.Kind != storage.Delete {
 			t.p.w.recorder.addRow(partition, op.Key, op.Values)
 		}
 	}
+
 	return etags, nil
 }
 
@@ -220,7 +238,8 @@ func (t recordedTable) Get(ctx context.Context, partition, key string) (storage.
 	return t.Table.Get(ctx, partition, key)
 }
 
-// recordedBlobs is the blob storage of one process. It records the name of each blob that is written.
+// recordedBlobs is the blob storage of one process. It records the name of each blob that is
+// written.
 type recordedBlobs struct {
 	*memory.Blobs
 	p *process
@@ -234,8 +253,8 @@ func (b recordedBlobs) Put(ctx context.Context, name string, data []byte) error 
 	return b.Blobs.Put(ctx, name, data)
 }
 
-// List sleeps for the time world.slowList before it lists. If the sleep is long, the search for forgotten bodies runs
-// out of time before its end.
+// List sleeps for the time world.slowList before it lists. If the sleep is long, the search for
+// forgotten bodies runs out of time before its end.
 func (b recordedBlobs) List(ctx context.Context, prefix, marker string) (storage.BlobPage, error) {
 	time.Sleep(b.p.w.slowList)
 	return b.Blobs.List(ctx, prefix, marker)
@@ -249,7 +268,8 @@ func (b recordedBlobs) Delete(ctx context.Context, name string) error {
 	return b.Blobs.Delete(ctx, name)
 }
 
-// recordedLeases has the leases of one process. It records the name of each lease that the process requests.
+// recordedLeases has the leases of one process. It records the name of each lease that the process
+// requests.
 type recordedLeases struct {
 	storage.Leases
 	p *process
@@ -277,7 +297,8 @@ func (l recordedLeases) Release(ctx context.Context, name, id string) error {
 	return l.Leases.Release(ctx, name, id)
 }
 
-// recordedQueue is the queue of tickets for one process. It records the text of each ticket that the process enqueues.
+// recordedQueue is the queue of tickets for one process. It records the text of each ticket that
+// the process enqueues.
 type recordedQueue struct {
 	storage.Queue
 	p *process
@@ -291,8 +312,8 @@ func (q recordedQueue) Put(ctx context.Context, text string, delay time.Duration
 	return q.Queue.Put(ctx, text, delay)
 }
 
-// checkAlive returns an error if the process was killed. Most methods of the recorded types call checkAlive first, so
-// that a killed process inserts or changes nothing more.
+// checkAlive returns an error if the process was killed. Most methods of the recorded types call
+// checkAlive first, so that a killed process inserts or changes nothing more.
 func (p *process) checkAlive(op string) error {
 	if p.dead.Load() {
 		return &storage.Error{Op: op, Kind: storage.Unavailable, Index: -1}

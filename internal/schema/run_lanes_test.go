@@ -15,21 +15,25 @@ import (
 	"weir/internal/weir"
 )
 
-// pauseLanes pauses a key, and then also the lane of the key. The lane's pause is so long that an event reports it.
+// pauseLanes pauses a key, and then also the lane of the key. The lane's pause is so long that an
+// event reports it.
 func (w *world) pauseLanes() {
 	key := w.keyIn(0, "/paused")
 	until := time.Now().Add(time.Hour)
-	w.must(w.store.Pauses().Pause(w.Context(), weir.Pause{Lane: 0, Key: key, Reason: "test", By: "ada",
-		Since: time.Now(),
-		Until: until}))
+	w.must(w.store.Pauses().Pause(w.Context(),
+		weir.Pause{Lane: 0, Key: key, Reason: "test", By: "ada", Since: time.Now(),
+			Until: until}))
 	shelved := w.post(weir.Message{Key: key, Skip: true})
 	w.post(weir.Message{Key: key, Skip: true})
 	w.awaitStage(w.post(weir.Message{Key: w.keyIn(0, "/other")}), weir.Delivered)
-	w.must(w.store.Pauses().Pause(w.Context(), weir.Pause{Lane: 0, Reason: "test", Since: time.Now()}))
+	w.must(w.store.Pauses().Pause(w.Context(),
+		weir.Pause{Lane: 0, Reason: "test", Since: time.Now()}))
+
 	for range 5 {
 		time.Sleep(time.Minute)
 		w.sweep()
 	}
+
 	w.must(w.store.Pauses().Resume(w.Context(), 0, ""))
 	w.must(w.store.Pauses().Resume(w.Context(), 0, key))
 	w.drainer.Wake(0)
@@ -39,8 +43,8 @@ func (w *world) pauseLanes() {
 	w.awaitRest()
 }
 
-// loseCMS lets the CMS fail in three ways, one after the other: it is unavailable, it refuses each message, and it does
-// not answer.
+// loseCMS lets the CMS fail in three ways, one after the other: it is unavailable, it refuses each
+// message, and it does not answer.
 func (w *world) loseCMS() {
 	key := w.keyIn(0, "/away")
 	w.setAnswer(answerAlways(unavailable))
@@ -76,6 +80,7 @@ func (w *world) claimLane() {
 	if got, want := w.drainer.Claim(w.Context(), 0).State, drain.Busy; got != want {
 		w.Errorf("claim of a lane whose holder is at work: got %q, want %q", got, want)
 	}
+
 	w.setAnswer(nil)
 	claimant := w.process
 	w.process = holder
@@ -84,13 +89,15 @@ func (w *world) claimLane() {
 	w.awaitRest()
 }
 
-// crashRepeatedly kills five processes, one after the other, while each delivers the same message. After repeated
-// crashes, a holder writes to tail which message it will send, before it sends that message.
+// crashRepeatedly kills five processes, one after the other, while each delivers the same message.
+// After repeated crashes, a holder writes to tail which message it will send, before it sends that
+// message.
 func (w *world) crashRepeatedly() {
 	key := w.keyIn(0, "/crash")
 	w.rate = 10 * time.Millisecond // for processes that are started later
 	w.setAnswer(answerNever)
 	id := w.post(weir.Message{Key: key})
+
 	for range 5 {
 		w.awaitTail(0, "a holder at work", func(t lane.Tail) bool { return t.IsOpen })
 		time.Sleep(30 * time.Second)
@@ -98,21 +105,24 @@ func (w *world) crashRepeatedly() {
 		w.start(2)
 		w.drainer.Wake(0)
 	}
+
 	w.setAnswer(nil)
 	w.waitUntil("the end of the message", func() bool {
 		st, err := w.store.Messages().Status(w.Context(), id)
 		w.must(err)
 		return st.Stage.Final()
 	})
+
 	w.awaitRest()
 }
 
-// changeLanes breaks off a change of the number of lanes and undoes that change. Then it makes a complete change, which
-// moves scheduled and dead messages, and folds keys. After that, versions wait under a spelling that differs from the
-// folded key.
+// changeLanes breaks off a change of the number of lanes and undoes that change. Then it makes a
+// complete change, which moves scheduled and dead messages, and folds keys. After that, versions
+// wait under a spelling that differs from the folded key.
 func (w *world) changeLanes() {
 	due := time.Now().Add(time.Hour)
-	scheduled := w.post(weir.Message{Key: "/moved", Version: "1", Supersede: true, DueAt: due, Body: newLargeBody()})
+	scheduled := w.post(weir.Message{Key: "/moved", Version: "1", Supersede: true, DueAt: due,
+		Body: newLargeBody()})
 	w.setAnswer(answerAlways(rejected))
 	dead := w.post(weir.Message{Key: "/dead moved", Body: newLargeBody()})
 	w.awaitStage(dead, weir.Dead)
@@ -130,6 +140,7 @@ func (w *world) changeLanes() {
 	if err := w.newCommand(func(string) { cancel() }).Run(ctx, folded); err == nil {
 		w.Fatal("the first change came to its end, want it broken off")
 	}
+
 	w.must(w.newCommand(func(string) {}).Undo(w.Context()))
 	w.must(w.newCommand(func(string) {}).Run(w.Context(), folded))
 	w.start(3)
@@ -152,29 +163,38 @@ func (w *world) moveStore() {
 	p, to := &process{w: w}, memory.New(time.Now)
 	placeOf := func(name string, account *memory.Account) transfer.Store {
 		nothing := func(context.Context) error { return nil }
-		return transfer.Store{Name: name, Table: recordedTable{account.Table(), p}, Partitions: account,
-			Bodies: recordedBlobs{account.Blobs(), p}, Leases: recordedLeases{account.Leases(), p},
-			Inbox: account.Files("inbox"), Accepted: account.Files("accepted"), Rejected: account.Files("rejected"),
-			Ensure: nothing, EnsureFiles: nothing}
+		return transfer.Store{Name: name, Table: recordedTable{account.Table(), p},
+			Partitions: account,
+			Bodies:     recordedBlobs{account.Blobs(), p},
+			Leases:     recordedLeases{account.Leases(), p},
+			Inbox:      account.Files("inbox"), Accepted: account.Files("accepted"),
+			Rejected: account.Files("rejected"),
+			Ensure:   nothing, EnsureFiles: nothing}
 	}
-	_, err := transfer.Mover{From: placeOf("first", w.account), To: placeOf("second", to), Lease: leaseLength,
-		Now: time.Now, Progress: func(string) {}, Log: quietLog}.Run(w.Context())
+
+	_, err := transfer.Mover{From: placeOf("first", w.account), To: placeOf("second", to),
+		Lease: leaseLength,
+		Now:   time.Now, Progress: func(string) {}, Log: quietLog}.Run(w.Context())
 	w.must(err)
 }
 
 // newCommand returns the command that changes the number of lanes.
 func (w *world) newCommand(progress func(string)) relane.Resharder {
 	p := &process{w: w}
-	p.tickets = ticket.New(ticket.Config{Queue: recordedQueue{w.queue, p}, Now: time.Now, Rand: drawHalf,
-		Log: quietLog})
+	p.tickets = ticket.New(ticket.Config{Queue: recordedQueue{w.queue, p}, Now: time.Now,
+		Rand: drawHalf, Log: quietLog})
 	return relane.Resharder{
-		Store: p.newStore(0), Leases: recordedLeases{w.account.Leases(), p}, Lease: leaseLength, Settle: settleTime,
-		Log: quietLog, Drainer: func(s *lane.Store) relane.Drainer { return p.newDrainer(s, nil) }, Progress: progress,
+		Store: p.newStore(0), Leases: recordedLeases{w.account.Leases(), p}, Lease: leaseLength,
+		Settle: settleTime,
+		Log:    quietLog, Drainer: func(s *lane.Store) relane.Drainer {
+			return p.newDrainer(s, nil)
+		},
+		Progress: progress,
 	}
 }
 
-// removeOldMessages waits until all messages are past their retention. It then runs retention, and the search for
-// bodies to which no row refers.
+// removeOldMessages waits until all messages are past their retention. It then runs retention, and
+// the search for bodies to which no row refers.
 func (w *world) removeOldMessages() {
 	w.setAnswer(answerAlways(rejected))
 	w.awaitStage(w.post(weir.Message{Key: "/removed", Body: newLargeBody()}), weir.Dead)
@@ -183,12 +203,14 @@ func (w *world) removeOldMessages() {
 	w.loseBlobs()
 	const day = 24 * time.Hour
 	time.Sleep(100 * day)
-	retention := &lane.Retention{Store: w.store, KeepFinal: 7 * day, KeepDead: 90 * day, TimeShare: time.Minute,
-		Log: quietLog}
+	retention := &lane.Retention{Store: w.store, KeepFinal: 7 * day, KeepDead: 90 * day,
+		TimeShare: time.Minute, Log: quietLog}
+
 	for number := range w.store.Lanes {
 		_, err := retention.RunLane(w.Context(), number)
 		w.must(err)
 	}
+
 	_, err := retention.RunEarlierEpochs(w.Context())
 	w.must(err)
 	w.slowList = time.Hour
@@ -196,14 +218,16 @@ func (w *world) removeOldMessages() {
 		_, err = retention.RemoveForgottenBodies(w.Context())
 		w.must(err)
 	}
+
 	w.slowList = 0
 }
 
-// loseBlobs writes blobs to which no row refers, as crashes in the middle of an append do. A listing of these blobs has
-// more than one page. Storage refuses to remove the last blob.
+// loseBlobs writes blobs to which no row refers, as crashes in the middle of an append do. A
+// listing of these blobs has more than one page. Storage refuses to remove the last blob.
 func (w *world) loseBlobs() {
 	for n := range 1100 {
-		name := fmt.Sprintf("%s/%d.0/%020x", time.Now().UTC().Format(time.DateOnly), w.store.Epoch, n)
+		name := fmt.Sprintf("%s/%d.0/%020x", time.Now().UTC().Format(time.DateOnly),
+			w.store.Epoch, n)
 		w.must(w.account.Blobs().Put(w.Context(), name, []byte("lost")))
 		w.lockedBlob = name
 	}

@@ -17,11 +17,14 @@ import (
 	"weir/internal/wire"
 )
 
-// useEachFeature uses each feature that writes to storage, one after the other on the same storage account.
+// useEachFeature uses each feature that writes to storage, one after the other on the same storage
+// account.
 func (w *world) useEachFeature() {
 	w.start(1)
 	w.stop()
-	w.must(w.newCommand(func(string) {}).TakeLanes(w.Context(), epochs.Epoch{Lanes: 2})) // storage is unused yet
+
+	// storage is unused yet
+	w.must(w.newCommand(func(string) {}).TakeLanes(w.Context(), epochs.Epoch{Lanes: 2}))
 	w.start(2)
 	w.deliverMessages()
 	w.deliverLater()
@@ -51,8 +54,9 @@ func (w *world) useEachFeature() {
 	w.moveStore()
 }
 
-// deliverMessages delivers a message with many columns, a message with a large body, and many small messages whose
-// deliveries are stored in one row. It also enqueues tickets for one lane and for all lanes.
+// deliverMessages delivers a message with many columns, a message with a large body, and many small
+// messages whose deliveries are stored in one row. It also enqueues tickets for one lane and for
+// all lanes.
 func (w *world) deliverMessages() {
 	w.refuses.Store(true) // the receiver refuses the callback, so that Weir sends it again
 	small := w.post(weir.Message{Key: "/a", Version: "1", Upstream: "newsroom",
@@ -64,11 +68,13 @@ func (w *world) deliverMessages() {
 	time.Sleep(2 * time.Minute)
 	w.refuses.Store(false)
 	w.awaitRest()
-	w.must(w.store.Pauses().Pause(w.Context(), weir.Pause{Lane: 0, Reason: "test", Since: time.Now()}))
+	w.must(w.store.Pauses().Pause(w.Context(),
+		weir.Pause{Lane: 0, Reason: "test", Since: time.Now()}))
 	var last weir.ID
 	for n := range 40 { // a commit with many first-attempt deliveries packs them into one row
 		last = w.post(weir.Message{Key: w.keyIn(0, fmt.Sprint("/burst/", n))})
 	}
+
 	w.must(w.store.Pauses().Resume(w.Context(), 0, ""))
 	w.awaitStage(last, weir.Delivered)
 	w.must(w.tickets.Enqueue(w.Context(), 0))
@@ -77,8 +83,8 @@ func (w *world) deliverMessages() {
 	}
 }
 
-// deliverLater schedules four messages. It changes the due time of one message and cancels another. All except the
-// cancelled message are delivered.
+// deliverLater schedules four messages. It changes the due time of one message and cancels another.
+// All except the cancelled message are delivered.
 func (w *world) deliverLater() {
 	soon := time.Now().Add(time.Minute)
 	due := w.post(weir.Message{Key: "/due", DueAt: soon})
@@ -96,8 +102,8 @@ func (w *world) deliverLater() {
 	w.awaitRest()
 }
 
-// retryMessages lets a message wait for its retry, and appends two more messages of the same key. It cancels the first
-// of these two.
+// retryMessages lets a message wait for its retry, and appends two more messages of the same key.
+// It cancels the first of these two.
 func (w *world) retryMessages() {
 	w.setAnswer(answerAlways(failed))
 	key := w.keyIn(0, "/retry")
@@ -117,10 +123,14 @@ func (w *world) retryMessages() {
 	w.awaitRest()
 }
 
-// forgetVersion delivers a version that is far too high, so that a later message is superseded. It then asks the
-// holder to forget the high version.
+// forgetVersion delivers a version that is far too high, so that a later message is superseded. It
+// then asks the holder to forget the high version.
 func (w *world) forgetVersion() {
-	version := func(v string) weir.Message { return weir.Message{Key: "/huge", Version: v, Supersede: true} }
+	version := func(v string) weir.Message {
+		return weir.Message{Key: "/huge", Version: v,
+			Supersede: true}
+	}
+
 	huge := w.post(version("99999999999999999999"))
 	w.awaitStage(huge, weir.Delivered)
 	w.awaitStage(w.post(version("2")), weir.Superseded)
@@ -130,14 +140,17 @@ func (w *world) forgetVersion() {
 	w.must(err)
 	w.drainer.Wake(huge.Lane)
 	w.waitUntil("the version is forgotten", func() bool {
-		latest, err := w.store.Messages().FindLatestVersion(w.Context(), "/huge", st.Message.Contract)
+		latest, err := w.store.Messages().FindLatestVersion(w.Context(), "/huge",
+			st.Message.Contract)
 		w.must(err)
 		return latest.IsZero()
 	})
+
 	w.awaitRest()
 }
 
-// eraseMessages erases a delivered message with a version, and a dead message whose error is also in tail.
+// eraseMessages erases a delivered message with a version, and a dead message whose error is also
+// in tail.
 func (w *world) eraseMessages() {
 	version := w.post(weir.Message{Key: "/erased", Version: "1", Supersede: true})
 	w.awaitStage(version, weir.Delivered)
@@ -145,11 +158,13 @@ func (w *world) eraseMessages() {
 	dead := w.post(weir.Message{Key: "/erased too"})
 	w.awaitStage(dead, weir.Dead)
 	w.setAnswer(nil)
+
 	for _, id := range []weir.ID{version, dead} {
 		_, err := w.store.Requests().Erase(w.Context(), id)
 		w.must(err)
 		w.drainer.Wake(id.Lane)
 	}
+
 	w.awaitRest()
 }
 
@@ -159,7 +174,8 @@ func (w *world) supersedeVersions() {
 	version := func(v string) weir.Message {
 		return weir.Message{Key: key, Version: v, Supersede: true, Callback: hookURL}
 	}
-	w.must(w.store.Pauses().Pause(w.Context(), weir.Pause{Lane: 0, Reason: "test", Since: time.Now()}))
+	w.must(w.store.Pauses().Pause(w.Context(),
+		weir.Pause{Lane: 0, Reason: "test", Since: time.Now()}))
 	old, newer := w.post(version("1")), w.post(version("2"))
 	w.must(w.store.Pauses().Resume(w.Context(), 0, ""))
 	w.drainer.Wake(0)
@@ -175,8 +191,8 @@ func (w *world) supersedeVersions() {
 	w.awaitRest()
 }
 
-// rememberIDs makes the holder store remembered ids for two keys. The holder forgets one id because the CMS answers
-// that the item is gone, and the other id on request.
+// rememberIDs makes the holder store remembered ids for two keys. The holder forgets one id because
+// the CMS answers that the item is gone, and the other id on request.
 func (w *world) rememberIDs() {
 	w.setAnswer(answerAlways(weir.Result{Outcome: weir.OutcomeDelivered, Status: 201, RememberedID: "4711"}))
 	w.awaitStage(w.post(weir.Message{Key: "/remembered"}), weir.Delivered)
@@ -213,6 +229,7 @@ func (w *world) replayMessages() {
 	for _, id := range []weir.ID{plain, forced, edited, enlarged} {
 		w.awaitStage(id, weir.Dead)
 	}
+
 	for _, asked := range []struct {
 		id      weir.ID
 		options lane.ReplayOptions
@@ -230,6 +247,7 @@ func (w *world) replayMessages() {
 		w.setAnswer(nil)
 		w.awaitStage(asked.id, weir.Delivered)
 	}
+
 	w.awaitRest()
 }
 
@@ -238,8 +256,8 @@ func newEdit(body []byte) *lane.Edit {
 		Shown: map[string]string{"title": "B"}}
 }
 
-// refuseReplay requests a replay during the delivery of a later message of the key, so that the holder refuses the
-// replay.
+// refuseReplay requests a replay during the delivery of a later message of the key, so that the
+// holder refuses the replay.
 func (w *world) refuseReplay() {
 	w.setAnswer(answerAlways(rejected))
 	dead := w.post(weir.Message{Key: "/late"})
@@ -248,6 +266,7 @@ func (w *world) refuseReplay() {
 		time.Sleep(3 * time.Second)
 		return weir.Result{Outcome: weir.OutcomeDelivered, Status: 200}
 	})
+
 	later := w.post(weir.Message{Key: "/late"})
 	time.Sleep(time.Second)
 	_, err := w.store.Requests().Replay(w.Context(), dead, lane.ReplayOptions{})
@@ -259,6 +278,7 @@ func (w *world) refuseReplay() {
 		w.must(err)
 		return st.ReplayRefused != ""
 	})
+
 	w.awaitRest()
 }
 
@@ -312,27 +332,31 @@ func (w *world) closeBrake() {
 
 // runSchedules lets two schedules append messages. One schedule has a large message.
 func (w *world) runSchedules() {
-	for name, message := range map[string]string{"small": "<r/>", "large": fmt.Sprintf("<r>%x</r>", newLargeBody())} {
+	for name, message := range map[string]string{"small": "<r/>",
+		"large": fmt.Sprintf("<r>%x</r>", newLargeBody())} {
 		definition := recur.Definition{Cron: "@every 10m", Message: []byte(message)}
 		_, _, err := w.schedules.Put(w.Context(), name, definition, recur.Condition{})
 		w.must(err)
 	}
+
 	w.waitUntil("a first run", func() bool {
 		s, err := w.schedules.Get(w.Context(), "small")
 		w.must(err)
 		return s.Filed > 0
 	})
+
 	for _, name := range []string{"small", "large"} {
 		w.must(w.schedules.Delete(w.Context(), name, recur.Condition{}))
 	}
+
 	w.awaitRest()
 }
 
 // recordChange writes an entry to the audit log, and redacts it.
 func (w *world) recordChange() {
 	log := &audit.Log{Table: w.store.Table, Keep: time.Hour, Now: time.Now, Logger: quietLog}
-	log.Record(w.Context(), audit.Entry{Action: "pause", Subject: "s", Detail: "{}", Function: "write", Status: 200,
-		Principal: "p", KeyID: "k", From: "f", Invocation: "i"})
+	log.Record(w.Context(), audit.Entry{Action: "pause", Subject: "s", Detail: "{}",
+		Function: "write", Status: 200, Principal: "p", KeyID: "k", From: "f", Invocation: "i"})
 	w.must(log.Redact(w.Context(), "s", lane.ErasedKey("/key")))
 	_, err := (&audit.Proofs{Table: w.store.Table, Now: time.Now}).Sign(w.Context(), "ada")
 	w.must(err)
@@ -344,8 +368,10 @@ func (w *world) replayInBulk() {
 	for range 3 {
 		w.awaitStage(w.post(weir.Message{Key: "/bulk"}), weir.Dead)
 	}
+
 	w.setAnswer(nil)
-	spec := replay.Spec{Filter: replay.Filter{Key: "/bulk"}, RatePerMinute: 600, StopAtErrorRate: 1, Reason: "test"}
+	spec := replay.Spec{Filter: replay.Filter{Key: "/bulk"}, RatePerMinute: 600, StopAtErrorRate: 1,
+		Reason: "test"}
 	j, err := w.replays.Start(w.Context(), spec)
 	w.must(err)
 	w.waitUntil("the end of the bulk replay", func() bool {
@@ -353,6 +379,7 @@ func (w *world) replayInBulk() {
 		w.must(err)
 		return j.State == replay.Done
 	})
+
 	w.awaitRest()
 }
 
@@ -363,8 +390,8 @@ func (unobserved) Limited(string, string) {}
 
 // useQuota counts one message against the daily quota of an upstream.
 func (w *world) useQuota() {
-	set := upstream.NewSet([]upstream.Definition{{Name: "newsroom", DailyQuota: 10}}, w.store.Table, time.Now,
-		unobserved{})
+	set := upstream.NewSet([]upstream.Definition{{Name: "newsroom", DailyQuota: 10}},
+		w.store.Table, time.Now, unobserved{})
 	_, err := set.Admit(w.Context(), "newsroom", "")
 	w.must(err)
 }
@@ -380,5 +407,6 @@ func (w *world) fileBatch() {
 		w.must(err)
 		return b.State == wire.BatchFiled
 	})
+
 	w.awaitRest()
 }

@@ -17,8 +17,9 @@ const golden = "testdata/schema.golden"
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// kinds has the purpose of each kind of row, blob, lease and ticket, by its shape. useEachFeature must write each kind.
-// If a kind is not written, useEachFeature no longer uses the feature that writes this kind.
+// kinds has the purpose of each kind of row, blob, lease and ticket, by its shape. useEachFeature
+// must write each kind. If a kind is not written, useEachFeature no longer uses the feature that
+// writes this kind.
 var kinds = map[string]string{
 	"row   <epoch>.<lane> | !head":    "control row of receivers and the API",
 	"row   <epoch>.<lane> | !tail":    "control row of the holder",
@@ -103,37 +104,43 @@ func TestSchema_Golden(t *testing.T) {
 	whole = true
 }
 
-// compareWithGolden compares the recorded shapes with kinds and with the golden file. With -update it writes the golden
-// file instead of reading it. If whole is false, useEachFeature failed before its end. Then compareWithGolden ignores
-// -update, and does not report missing kinds and columns.
+// compareWithGolden compares the recorded shapes with kinds and with the golden file. With -update
+// it writes the golden file instead of reading it. If whole is false, useEachFeature failed before
+// its end. Then compareWithGolden ignores -update, and does not report missing kinds and columns.
 func compareWithGolden(t *testing.T, r *recorder, whole bool) {
 	t.Helper()
 	got := r.formatShapes()
+
 	for shape := range r.shapes {
 		if kinds[shape] == "" {
 			t.Errorf("the run wrote %q, which is not among the known kinds", shape)
 		}
 	}
+
 	for shape, purpose := range kinds {
 		if whole && r.shapes[shape] == nil {
 			t.Errorf("the run wrote no %q (%s): want each kind written once", shape, purpose)
 		}
 	}
+
 	if *update && whole {
 		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
 			t.Error(err)
 		}
 		return
 	}
+
 	want, err := os.ReadFile(golden)
 	if err != nil {
 		t.Error(err)
 		return
 	}
+
 	missing, added := compareColumns(string(want), got)
 	for _, column := range added {
 		t.Errorf("newly written: %s, want only columns of the golden file", column)
 	}
+
 	for _, column := range missing {
 		if whole {
 			t.Errorf("no longer written: %s, want each column of the golden file", column)
@@ -141,32 +148,38 @@ func compareWithGolden(t *testing.T, r *recorder, whole bool) {
 	}
 }
 
-// compareColumns returns the missing columns, which are only in want, and the added columns and kinds, which are only
-// in got. It ignores kinds that are only in want, because compareWithGolden itself reports each kind that is missing.
+// compareColumns returns the missing columns, which are only in want, and the added columns and
+// kinds, which are only in got. It ignores kinds that are only in want, because compareWithGolden
+// itself reports each kind that is missing.
 func compareColumns(want, got string) (missing, added []string) {
 	known, written := parseColumns(want), parseColumns(got)
 	for kind := range known {
 		if written[kind] == nil {
 			continue
 		}
+
 		for _, c := range known[kind] {
 			if !slices.Contains(written[kind], c) {
 				missing = append(missing, kind+": column "+c)
 			}
 		}
+
 		for _, c := range written[kind] {
 			if !slices.Contains(known[kind], c) {
 				added = append(added, kind+": column "+c)
 			}
 		}
 	}
+
 	for kind := range written {
 		if known[kind] == nil {
 			added = append(added, kind)
 		}
 	}
+
 	slices.Sort(missing)
 	slices.Sort(added)
+
 	return missing, added
 }
 
@@ -179,8 +192,10 @@ func parseColumns(text string) map[string][]string {
 			all[kind] = append(all[kind], column)
 			continue
 		}
+
 		kind = line
 		all[kind] = []string{}
 	}
+
 	return all
 }

@@ -63,14 +63,18 @@ type world struct {
 	queue    *memory.Queue
 	*process // the process that was started last; nil after stop
 
-	mu      sync.Mutex
-	answer  func(context.Context, weir.Delivery) weir.Result // answers for the CMS; nil = the CMS accepts each message
-	refuses atomic.Bool                                      // true = receivers of events answer 500
+	mu sync.Mutex
+	// answers for the CMS; nil = the CMS accepts each message
+	answer func(context.Context, weir.Delivery) weir.Result
+	// true = receivers of events answer 500
+	refuses atomic.Bool
 
-	brake      int             // see drain.Config; for processes that are started later
-	rate       time.Duration   // pause between two attempts, for processes that are started later; 0 = none
-	slowList   time.Duration   // time that a listing of blobs takes
-	fold       fold.Rules      // folding of keys in the settings of processes that are started later
+	brake int // see drain.Config; for processes that are started later
+	// pause between two attempts, for processes that are started later; 0 = none
+	rate     time.Duration
+	slowList time.Duration // time that a listing of blobs takes
+	// folding of keys in the settings of processes that are started later
+	fold       fold.Rules
 	contracts  *lane.Contracts // contracts of processes that are started later; nil = all
 	lockedBlob string          // name of a blob that storage refuses to remove; empty = none
 }
@@ -98,6 +102,7 @@ func newWorld(t *testing.T, r *recorder) *world {
 			w.kill() // the run failed before its end
 		}
 	})
+
 	return w
 }
 
@@ -105,7 +110,8 @@ func newWorld(t *testing.T, r *recorder) *world {
 func (p *process) newStore(lanes int) *lane.Store {
 	return &lane.Store{
 		Table: recordedTable{p.w.account.Table(), p}, Bodies: recordedBlobs{p.w.account.Blobs(), p},
-		Lanes: lanes, Fold: p.w.fold, Now: time.Now, SettleTime: settleTime, Rand: drawHalf, Contracts: p.w.contracts,
+		Lanes: lanes, Fold: p.w.fold, Now: time.Now, SettleTime: settleTime, Rand: drawHalf,
+		Contracts: p.w.contracts,
 	}
 }
 
@@ -117,18 +123,23 @@ func (w *world) start(lanes int) {
 	p.store = p.newStore(lanes)
 	w.must(p.store.Open(w.Context()))
 	p.tickets = ticket.New(ticket.Config{
-		Queue: recordedQueue{w.queue, p}, Epoch: p.store.Epoch, Now: time.Now, Rand: drawHalf, Log: quietLog,
+		Queue: recordedQueue{w.queue, p}, Epoch: p.store.Epoch, Now: time.Now, Rand: drawHalf,
+		Log: quietLog,
 	})
+
 	p.startSender()
-	counts := history.NewRecorder(time.Now, func() map[string]int64 { return map[string]int64{"transact": 1} })
+	counts := history.NewRecorder(time.Now,
+		func() map[string]int64 { return map[string]int64{"transact": 1} })
 	p.drainer = p.newDrainer(p.store, counts)
 	p.appender = lane.NewAppender(p.store, quietLog)
 	p.appender.OnFiled, p.appender.OnWake = p.drainer.OfferAppended, p.drainer.WakeOffered
 	p.schedules = recur.New(recur.Config{
 		Store: &recur.Store{Table: p.store.Table, Bodies: p.store.Bodies, Now: time.Now},
-		Log:   scheduleLog{p.appender, p.store.Messages()}, Contracts: accepter{}, Waker: wake.Waker{Drainer: p.drainer, Tickets: p.tickets}.Filed(),
-		Now: time.Now, Rand: drawHalf, Logger: quietLog,
+		Log:   scheduleLog{p.appender, p.store.Messages()}, Contracts: accepter{},
+		Waker: wake.Waker{Drainer: p.drainer, Tickets: p.tickets}.Filed(),
+		Now:   time.Now, Rand: drawHalf, Logger: quietLog,
 	})
+
 	p.replays = replay.New(replay.Config{
 		Store: p.store, Log: replay.LogOf(p.store), Leases: recordedLeases{w.account.Leases(), p},
 		Lease: leaseLength, Wake: p.drainer.Wake, Now: time.Now, Logger: quietLog,
@@ -136,16 +147,21 @@ func (w *world) start(lanes int) {
 			return p.sender.ReplayFinished(context.Background(), j.ID, time.Now(), j)
 		},
 	})
+
 	set, err := contract.New([]contract.Definition{{Name: "article", Root: "article", Key: contract.KeyPaths{"./@path"},
 		Split: "/feed/article"}},
 		contract.Limits{MaxBody: 1 << 20})
 	w.must(err)
 	p.batches = batch.New(batch.Config{
-		Store: p.store, Blobs: recordedBlobs{w.account.Blobs(), p}, Leases: recordedLeases{w.account.Leases(), p},
-		Lease: leaseLength, Contracts: set, MaxBody: 1 << 20, Filer: &filing.Filer{Contracts: set},
-		Log: p.appender, Wake: p.drainer.Wake, Refused: func(error) {}, Now: time.Now, Logger: quietLog,
+		Store: p.store, Blobs: recordedBlobs{w.account.Blobs(), p},
+		Leases: recordedLeases{w.account.Leases(), p},
+		Lease:  leaseLength, Contracts: set, MaxBody: 1 << 20, Filer: &filing.Filer{Contracts: set},
+		Log: p.appender, Wake: p.drainer.Wake, Refused: func(error) {}, Now: time.Now,
+		Logger: quietLog,
 	})
-	p.keeper = history.NewKeeper(history.Config{Table: p.store.Table, Recorder: counts, Now: time.Now, Log: quietLog})
+
+	p.keeper = history.NewKeeper(history.Config{Table: p.store.Table, Recorder: counts,
+		Now: time.Now, Log: quietLog})
 }
 
 func (p *process) startSender() {
@@ -156,15 +172,18 @@ func (p *process) startSender() {
 		Callbacks: notify.Callbacks{AllowedHosts: []string{"hooks.test"}, Secret: secret},
 		Receivers: []notify.Receiver{operators},
 	})
+
 	p.store.Notifier = p.sender
 }
 
 func (p *process) newDrainer(store *lane.Store, observer drain.Observer) *drain.Drainer {
 	return drain.New(drain.Config{
-		Store: store, Leases: recordedLeases{p.w.account.Leases(), p}, Sender: cms{p}, Tickets: p.tickets,
-		Lease: leaseLength, Settle: settleTime, Attempts: attemptLimit,
-		Backoff: drain.Backoff{Min: time.Second, Max: 10 * time.Second}, Rate: p.w.rate, Brake: p.w.brake,
-		Now: time.Now, Rand: drawHalf, Log: quietLog, Observer: observer, Name: "process",
+		Store: store, Leases: recordedLeases{p.w.account.Leases(), p}, Sender: cms{p},
+		Tickets: p.tickets,
+		Lease:   leaseLength, Settle: settleTime, Attempts: attemptLimit,
+		Backoff: drain.Backoff{Min: time.Second, Max: 10 * time.Second}, Rate: p.w.rate,
+		Brake: p.w.brake,
+		Now:   time.Now, Rand: drawHalf, Log: quietLog, Observer: observer, Name: "process",
 		Remembers: func(string) bool { return true },
 	})
 }
@@ -211,11 +230,13 @@ func (w *world) sweep() {
 		if number == 0 {
 			w.replays.ResumeOrphans(c)
 		}
+
 		w.drainer.Wake(number)
 	}
 }
 
-// waitUntil waits until the function "holds" returns true, and sweeps each minute. It fails the test after two hours.
+// waitUntil waits until the function "holds" returns true, and sweeps each minute. It fails the
+// test after two hours.
 func (w *world) waitUntil(condition string, holds func() bool) {
 	w.Helper()
 	began, swept := time.Now(), time.Now()
@@ -225,6 +246,7 @@ func (w *world) waitUntil(condition string, holds func() bool) {
 			w.sweep()
 			swept = time.Now()
 		}
+
 		if time.Since(began) > 2*time.Hour {
 			w.Fatalf("after two hours: want %s", condition)
 		}
@@ -238,8 +260,10 @@ func (w *world) post(m weir.Message) weir.ID {
 	if m.Body == nil {
 		m.Body = []byte("<article/>")
 	}
+
 	r, err := lanetest.AppendAndWake(w.Context(), w.appender, m, rand.Text())
 	w.must(err)
+
 	return r.Message.ID
 }
 
@@ -264,17 +288,20 @@ func (w *world) awaitTail(number int, condition string, holds func(lane.Tail) bo
 	})
 }
 
-// awaitRest waits until all lanes are idle: no message waits, no request or event is left, and no holder is at work.
+// awaitRest waits until all lanes are idle: no message waits, no request or event is left, and no
+// holder is at work.
 func (w *world) awaitRest() {
 	w.Helper()
 	w.waitUntil("all lanes at rest", func() bool {
 		for number := range w.store.Lanes {
 			c, err := w.store.ReadControl(w.Context(), number)
 			w.must(err)
-			if c.WaitingCount() != 0 || c.HasRequests() || outbox.MarkerOf(c) != "" || c.Tail.IsOpen {
+			if c.WaitingCount() != 0 || c.HasRequests() || outbox.MarkerOf(c) != "" ||
+				c.Tail.IsOpen {
 				return false
 			}
 		}
+
 		return true
 	})
 }
@@ -304,7 +331,9 @@ func (c cms) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	if answer != nil {
 		r = answer(ctx, d)
 	}
+
 	r.StartedAt, r.Duration = started, time.Millisecond+time.Since(started)
+
 	return r
 }
 
@@ -320,11 +349,13 @@ func answerNever(ctx context.Context, _ weir.Delivery) weir.Result {
 }
 
 var (
-	rejected    = weir.Result{Outcome: weir.OutcomeRejected, Status: 422, Reason: "bad content", Body: "<no/>"}
+	rejected = weir.Result{Outcome: weir.OutcomeRejected, Status: 422, Reason: "bad content",
+		Body: "<no/>"}
 	failed      = weir.Result{Outcome: weir.OutcomeRetry, Status: 500, Reason: "try again"}
 	unanswered  = weir.Result{Outcome: weir.OutcomeRetry, Reason: "no answer", Unanswered: true}
 	unavailable = weir.Result{Outcome: weir.OutcomeUnavailable, Status: 503, Reason: "away"}
-	refused     = weir.Result{Outcome: weir.OutcomeUnavailable, Status: 403, Reason: "refused", Refused: true}
+	refused     = weir.Result{Outcome: weir.OutcomeUnavailable, Status: 403, Reason: "refused",
+		Refused: true}
 )
 
 // receivers answers in place of all receivers of events: 500 if world.refuses is set, else 200.
@@ -336,7 +367,8 @@ func (r receivers) RoundTrip(request *http.Request) (*http.Response, error) {
 	if r.w.refuses.Load() {
 		status = http.StatusInternalServerError
 	}
-	return &http.Response{StatusCode: status, Header: http.Header{}, Body: http.NoBody, Request: request}, nil
+	return &http.Response{StatusCode: status, Header: http.Header{}, Body: http.NoBody,
+		Request: request}, nil
 }
 
 var secret = func() notify.Secret {
@@ -357,7 +389,8 @@ type scheduleLog struct {
 type accepter struct{}
 
 func (accepter) Accept(_ context.Context, contentType string, body []byte) (weir.Message, error) {
-	return weir.Message{Contract: "article", Key: "scheduled", ContentType: contentType, Body: body}, nil
+	return weir.Message{Contract: "article", Key: "scheduled", ContentType: contentType,
+		Body: body}, nil
 }
 
 // newLargeBody returns a body that does not fit into a row.

@@ -1,12 +1,12 @@
-// Package signin signs in to the CMS, and adds the credential to each request. The credential is a fixed header, a
-// token that the package fetches or creates, or the result of a chain of requests.
+// Package signin signs in to the CMS, and adds the credential to each request. The credential is a
+// fixed header, a token that the package fetches or creates, or the result of a chain of requests.
 //
-// A process makes at most one sign-in at a time, however many lanes it holds. The first request after 75 % of a
-// credential's lifetime starts a new sign-in. If the CMS answers 401 and the credential is not fixed, the package signs
-// in again and repeats the request once.
+// A process makes at most one sign-in at a time, however many lanes it holds. The first request
+// after 75 % of a credential's lifetime starts a new sign-in. If the CMS answers 401 and the
+// credential is not fixed, the package signs in again and repeats the request once.
 //
-// If no credential is valid and the sign-in fails, the request is not sent. The attempt then does not count towards the
-// message's limit of attempts.
+// If no credential is valid and the sign-in fails, the request is not sent. The attempt then does
+// not count towards the message's limit of attempts.
 package signin
 
 import (
@@ -27,7 +27,8 @@ type Credential struct {
 	Headers   http.Header
 	Cookies   []*http.Cookie
 	ExpiresAt time.Time // zero = unknown
-	Doubt     string    // why Weir does not believe the lifetime that the CMS named; empty = it does
+	// why Weir does not believe the lifetime that the CMS named; empty = it does
+	Doubt string
 }
 
 // Source fetches credentials.
@@ -51,20 +52,24 @@ func (e *Error) Unwrap() error { return e.Err }
 const (
 	// fetchTimeout limits the time of a sign-in.
 	fetchTimeout = 20 * time.Second
-	// unknownLife is the assumed lifetime of a credential without an ExpiresAt. A 401 from the CMS ends that lifetime.
+	// unknownLife is the assumed lifetime of a credential without an ExpiresAt. A 401 from the CMS
+	// ends that lifetime.
 	unknownLife = time.Hour
-	// maxRemembered is the number of credentials that Keeper.Secrets knows. An attempt can wait for its answer while the
-	// requests of other lanes let the process sign in anew, several times if the CMS answers 401.
+	// maxRemembered is the number of credentials that Keeper.Secrets knows. An attempt can wait for
+	// its answer while the requests of other lanes let the process sign in anew, several times if
+	// the CMS answers 401.
 	maxRemembered = 16
-	// retryPause is the pause between a failed sign-in and the next sign-in. Without the pause, the sign-ins of many
-	// lanes could make the CMS lock the account.
+	// retryPause is the pause between a failed sign-in and the next sign-in. Without the pause, the
+	// sign-ins of many lanes could make the CMS lock the account.
 	retryPause = time.Second
-	// refusedPause is the least time between two sign-ins because of answers such as 403. Such an answer can mean that
-	// the session has ended, but also that the user lacks a right; then a new credential changes nothing.
+	// refusedPause is the least time between two sign-ins because of answers such as 403. Such an
+	// answer can mean that the session has ended, but also that the user lacks a right; then a new
+	// credential changes nothing.
 	refusedPause = 5 * time.Minute
-	// If endedAfter requests in a row get such an answer, although the CMS took a write with the credential before, the
-	// session has ended rather than a right is missing. Then endedPause takes the place of refusedPause. Otherwise a
-	// missing right would delay the sign-in that an ended session needs.
+	// If endedAfter requests in a row get such an answer, although the CMS took a write with the
+	// credential before, the session has ended rather than a right is missing. Then endedPause
+	// takes the place of refusedPause. Otherwise a missing right would delay the sign-in that an
+	// ended session needs.
 	endedAfter = 5
 	endedPause = 30 * time.Second
 )
@@ -81,11 +86,13 @@ type Keeper struct {
 	fetching *fetchRun // the sign-in in progress; nil = none
 	failedAt time.Time // time of the last failure
 	failure  error     // error of the last sign-in; nil = no failure
-	// refusedAt is the time of the last sign-in because of an answer such as 403, and refusedRun is that sign-in.
+	// refusedAt is the time of the last sign-in because of an answer such as 403, and refusedRun is
+	// that sign-in.
 	refusedAt  time.Time
 	refusedRun *fetchRun
 	wasUsed    bool // the CMS has taken a write since refusedAt
-	refusals   int  // answers such as 403 since the last write that the CMS took; counted if wasUsed
+	// answers such as 403 since the last write that the CMS took; counted if wasUsed
+	refusals int
 }
 
 // kept is a credential with its times of renewal and expiry.
@@ -103,9 +110,12 @@ type fetchRun struct {
 }
 
 // NewKeeper returns a Keeper for a source.
-func NewKeeper(source Source, now func() time.Time) *Keeper { return &Keeper{source: source, now: now} }
+func NewKeeper(source Source, now func() time.Time) *Keeper {
+	return &Keeper{source: source, now: now}
+}
 
-// WarnBy sets the function that gets the doubts about new credentials. It must be called before the first request.
+// WarnBy sets the function that gets the doubts about new credentials. It must be called before the
+// first request.
 func (k *Keeper) WarnBy(warn func(doubt string)) { k.warn = warn }
 
 // Doubt returns why Weir does not believe the lifetime of the current credential; empty = it does.
@@ -118,15 +128,16 @@ func (k *Keeper) Doubt() string {
 	return k.current.Doubt
 }
 
-// getCredential returns the current credential, even while a renewal is in progress. If no credential is valid,
-// getCredential waits for a sign-in. Within retryPause after a failed sign-in, getCredential returns the error of that
-// sign-in instead.
+// getCredential returns the current credential, even while a renewal is in progress. If no
+// credential is valid, getCredential waits for a sign-in. Within retryPause after a failed sign-in,
+// getCredential returns the error of that sign-in instead.
 func (k *Keeper) getCredential(ctx context.Context) (*kept, error) {
 	k.mu.Lock()
 	now := k.now()
 	if k.current != nil && !now.Before(k.current.expiresAt) {
 		k.current = nil
 	}
+
 	if c := k.current; c != nil {
 		if !now.Before(c.renewAt) && !k.hasJustFailed(now) {
 			k.startFetch()
@@ -134,12 +145,15 @@ func (k *Keeper) getCredential(ctx context.Context) (*kept, error) {
 		k.mu.Unlock()
 		return c, nil
 	}
+
 	if k.fetching == nil && k.hasJustFailed(now) {
 		defer k.mu.Unlock()
 		return nil, k.failure
 	}
+
 	f := k.startFetch()
 	k.mu.Unlock()
+
 	select {
 	case <-f.done:
 		return f.got, f.err
@@ -153,12 +167,14 @@ func (k *Keeper) hasJustFailed(now time.Time) bool {
 	return k.failure != nil && now.Before(k.failedAt.Add(retryPause))
 }
 
-// startFetch returns the sign-in in progress, or begins one. The sign-in does not depend on the context of a request:
-// if the request that began the sign-in is cut off, other requests still get the credential. The caller holds mu.
+// startFetch returns the sign-in in progress, or begins one. The sign-in does not depend on the
+// context of a request: if the request that began the sign-in is cut off, other requests still get
+// the credential. The caller holds mu.
 func (k *Keeper) startFetch() *fetchRun {
 	if k.fetching != nil {
 		return k.fetching
 	}
+
 	f := &fetchRun{done: make(chan struct{})}
 	k.fetching = f
 	go func() {
@@ -170,9 +186,11 @@ func (k *Keeper) startFetch() *fetchRun {
 			c, err = k.source.Fetch(ctx)
 			return err
 		})
+
 		if c.Doubt != "" && k.warn != nil {
 			k.warn(c.Doubt)
 		}
+
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		k.fetching = nil
@@ -184,8 +202,10 @@ func (k *Keeper) startFetch() *fetchRun {
 			k.current, k.failure = f.got, nil
 			k.recent = append(k.recent[max(0, len(k.recent)+1-maxRemembered):], f.got)
 		}
+
 		close(f.done)
 	}()
+
 	return f
 }
 
@@ -197,7 +217,8 @@ func newKept(c Credential, now time.Time) *kept {
 	return &kept{Credential: c, renewAt: now.Add(life * 3 / 4), expiresAt: c.ExpiresAt}
 }
 
-// dropCredential removes the refused credential, except if a newer credential has replaced it already.
+// dropCredential removes the refused credential, except if a newer credential has replaced it
+// already.
 func (k *Keeper) dropCredential(refused *kept) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -206,18 +227,20 @@ func (k *Keeper) dropCredential(refused *kept) {
 	}
 }
 
-// renewRefused returns another credential than the refused one, if there is one: the one that has replaced it, or the
-// one of a new sign-in. It signs in once in refusedPause; requests that are refused meanwhile wait for that
-// sign-in. The refused credential stays valid, because the refusal may have another cause, and the new
-// sign-in may fail.
+// renewRefused returns another credential than the refused one, if there is one: the one that has
+// replaced it, or the one of a new sign-in. It signs in once in refusedPause; requests that are
+// refused meanwhile wait for that sign-in. The refused credential stays valid, because the refusal
+// may have another cause, and the new sign-in may fail.
 func (k *Keeper) renewRefused(ctx context.Context, refused *kept) (*kept, bool) {
 	if c, ok := k.replacementOf(refused); ok {
 		return c, true
 	}
+
 	run := k.fetchForRefused()
 	if run == nil {
 		return nil, false
 	}
+
 	select {
 	case <-run.done:
 		return k.replacementOf(refused)
@@ -226,7 +249,8 @@ func (k *Keeper) renewRefused(ctx context.Context, refused *kept) (*kept, bool) 
 	}
 }
 
-// replacementOf returns the current credential, if it is valid and another one than the refused one.
+// replacementOf returns the current credential, if it is valid and another one than the refused
+// one.
 func (k *Keeper) replacementOf(refused *kept) (*kept, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -234,8 +258,8 @@ func (k *Keeper) replacementOf(refused *kept) (*kept, bool) {
 	return c, c != nil && c != refused && k.now().Before(c.expiresAt)
 }
 
-// recordAnswer counts the answers such as 403 in a row. A read does not end the row, because many CMSs answer
-// reads without a credential. Answers to earlier credentials do not count.
+// recordAnswer counts the answers such as 403 in a row. A read does not end the row, because many
+// CMSs answer reads without a credential. Answers to earlier credentials do not count.
 func (k *Keeper) recordAnswer(used *kept, method string, status int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -249,8 +273,9 @@ func (k *Keeper) recordAnswer(used *kept, method string, status int) {
 	}
 }
 
-// fetchForRefused returns the sign-in for a refused credential: it begins one, or returns the last one, which can be in
-// progress. Within refusedPause there is only one, except if the session seems to have ended (see endedAfter).
+// fetchForRefused returns the sign-in for a refused credential: it begins one, or returns the last
+// one, which can be in progress. Within refusedPause there is only one, except if the session seems
+// to have ended (see endedAfter).
 func (k *Keeper) fetchForRefused() *fetchRun {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -258,10 +283,12 @@ func (k *Keeper) fetchForRefused() *fetchRun {
 	if k.wasUsed && k.refusals >= endedAfter {
 		pause = endedPause
 	}
+
 	if k.refusedRun == nil || !now.Before(k.refusedAt.Add(pause)) {
 		k.refusedAt, k.refusedRun = now, k.startFetch()
 		k.wasUsed, k.refusals = false, 0
 	}
+
 	return k.refusedRun
 }
 
@@ -271,15 +298,16 @@ func (k *Keeper) isRenewable() bool {
 	return !isFixed
 }
 
-// Check signs in if no credential is valid, and returns the error of the sign-in. So a caller can find wrong settings
-// before the first message.
+// Check signs in if no credential is valid, and returns the error of the sign-in. So a caller can
+// find wrong settings before the first message.
 func (k *Keeper) Check(ctx context.Context) error {
 	_, err := k.getCredential(ctx)
 	return err
 }
 
-// Secrets returns the secrets of the last credentials, so that a caller can hide them in texts. An answer can repeat a
-// credential that was replaced while the CMS worked on the request. A value can be empty.
+// Secrets returns the secrets of the last credentials, so that a caller can hide them in texts. An
+// answer can repeat a credential that was replaced while the CMS worked on the request. A value can
+// be empty.
 func (k *Keeper) Secrets() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -290,10 +318,12 @@ func (k *Keeper) Secrets() []string {
 				secrets = append(secrets, conceal.HeaderSecrets(name, value)...)
 			}
 		}
+
 		for _, cookie := range c.Cookies {
 			secrets = append(secrets, cookie.Value)
 		}
 	}
+
 	return secrets
 }
 
@@ -308,8 +338,10 @@ func (c *kept) signRequest(req *http.Request) error {
 		}
 		req.Header[name] = values
 	}
+
 	for _, cookie := range c.Cookies {
 		req.AddCookie(&http.Cookie{Name: cookie.Name, Value: cookie.Value, Quoted: cookie.Quoted})
 	}
+
 	return nil
 }

@@ -28,7 +28,8 @@ type roundTrip func(*http.Request) (int, string)
 
 func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) {
 	status, body := f(req)
-	return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}}, Request: req,
+	return &http.Response{StatusCode: status,
+		Header: http.Header{"Content-Type": {"application/json"}}, Request: req,
 		Body: io.NopCloser(strings.NewReader(body))}, nil
 }
 
@@ -46,11 +47,14 @@ func (c *counted) Fetch(ctx context.Context) (signin.Credential, error) {
 	case <-time.After(c.takes):
 	case <-ctx.Done():
 	}
+
 	if c.fails.Load() {
 		return signin.Credential{}, errors.New("the token endpoint answered 500")
 	}
+
 	return signin.Credential{Headers: http.Header{"Authorization": {fmt.Sprintf("Bearer token-%d", n)}},
-		Cookies: []*http.Cookie{{Name: "s", Value: "cookie-value"}}, ExpiresAt: time.Now().Add(c.life)}, nil
+		Cookies:   []*http.Cookie{{Name: "s", Value: "cookie-value"}},
+		ExpiresAt: time.Now().Add(c.life)}, nil
 }
 
 func newRequest(t *testing.T, body string) *http.Request {
@@ -64,6 +68,7 @@ func newRequest(t *testing.T, body string) *http.Request {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return req
 }
 
@@ -74,12 +79,13 @@ func sendThrough(t *testing.T, rt http.RoundTripper, body string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	resp.Body.Close()
 	return resp.StatusCode, nil
 }
 
-// TestTransport_OneTokenForAll sends 10,000 requests, ten at a time, with tokens that are valid for 2 s. The Keeper
-// signs in once every 1.5 s, and no request waits for a renewal.
+// TestTransport_OneTokenForAll sends 10,000 requests, ten at a time, with tokens that are valid for
+// 2 s. The Keeper signs in once every 1.5 s, and no request waits for a renewal.
 func TestTransport_OneTokenForAll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -89,7 +95,9 @@ func TestTransport_OneTokenForAll(t *testing.T) {
 			used.Store(req.Header.Get("Authorization"), true)
 			return 200, ""
 		}), signin.NewKeeper(source, time.Now))
+
 		began := time.Now()
+
 		for range 10 {
 			var all sync.WaitGroup
 			for range 10 {
@@ -102,12 +110,16 @@ func TestTransport_OneTokenForAll(t *testing.T) {
 					}
 				})
 			}
+
 			all.Wait()
 		}
+
 		took := time.Since(began)
-		if want := int32(took/(1500*time.Millisecond)) + 1; source.n.Load() > want || source.n.Load() < want-2 {
+		if want := int32(took/(1500*time.Millisecond)) + 1; source.n.Load() > want ||
+			source.n.Load() < want-2 {
 			t.Errorf("got %d sign-ins in %s, want about %d", source.n.Load(), took, want)
 		}
+
 		if over := took - (10*100*15*time.Millisecond + 100*time.Millisecond); over > 0 {
 			t.Errorf("requests waited %s for renewals, want no wait after the first sign-in", over)
 		}
@@ -122,29 +134,33 @@ func TestTransport_RenewsOnceAfter401(t *testing.T) {
 	keeper := signin.NewKeeper(source, time.Now)
 	rt := signin.NewTransport(roundTrip(func(req *http.Request) (int, string) {
 		body, _ := io.ReadAll(req.Body)
-		bodies = append(bodies, req.Header.Get("Authorization")+" "+req.Header.Get("Cookie")+" "+string(body))
+		bodies = append(bodies,
+			req.Header.Get("Authorization")+" "+req.Header.Get("Cookie")+" "+string(body))
 		if len(bodies) <= refuse {
 			return 401, "expired"
 		}
 		return 200, ""
 	}), keeper)
+
 	status, err := sendThrough(t, rt, "the body")
 	want := "Bearer token-1 s=cookie-value the body,Bearer token-2 s=cookie-value the body"
 	if got := strings.Join(bodies, ","); status != 200 || err != nil || got != want {
 		t.Errorf("got %d, %v with %q, want 200 with %q", status, err, got, want)
 	}
+
 	bodies, refuse = nil, 9
 	if status, err := sendThrough(t, rt, "x"); status != 401 || err != nil || len(bodies) != 2 {
 		t.Errorf("got %d, %v after %d requests, want 401 after 2", status, err, len(bodies))
 	}
+
 	if secrets := strings.Join(keeper.Secrets(), " "); !strings.Contains(secrets, "token-3") ||
 		!strings.Contains(secrets, "cookie-value") {
 		t.Errorf("got the secrets %q, want token-3 and cookie-value among them", secrets)
 	}
 }
 
-// A 403 can mean that the session has ended. Then one sign-in and one repeated request follow, but no second sign-in
-// within five minutes, because the user may lack a right.
+// A 403 can mean that the session has ended. Then one sign-in and one repeated request follow, but
+// no second sign-in within five minutes, because the user may lack a right.
 func TestTransport_RenewsRarelyAfter403(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -157,16 +173,19 @@ func TestTransport_RenewsRarelyAfter403(t *testing.T) {
 			}
 			return 403, "no"
 		}), signin.NewKeeper(source, time.Now))
+
 		check := func(name string, status int, wantRequests, wantSignIns int32) {
 			t.Helper()
 			before := requests.Load()
 			got, err := sendThrough(t, rt, "x")
-			if got != status || err != nil || requests.Load()-before != wantRequests || source.n.Load() != wantSignIns {
+			if got != status || err != nil || requests.Load()-before != wantRequests ||
+				source.n.Load() != wantSignIns {
 				t.Errorf("%s: got %d, %v after %d requests and %d sign-ins in all, want %d after %d and "+
 					"%d", name, got, err,
 					requests.Load()-before, source.n.Load(), status, wantRequests, wantSignIns)
 			}
 		}
+
 		newest.Store(1)
 		check("first token", 200, 1, 1)
 		newest.Store(2)
@@ -193,56 +212,73 @@ func TestTransport_RenewsAnEndedSessionAfterAMissingRight(t *testing.T) {
 		source := &counted{life: time.Hour}
 		var newest atomic.Int32
 		rt := signin.NewTransport(roundTrip(func(req *http.Request) (int, string) {
-			isValid := req.Header.Get("Authorization") == fmt.Sprintf("Bearer token-%d", newest.Load())
-			if isRead := req.Method == http.MethodGet; isRead || isValid && req.URL.Path != "/forbidden" {
+			isValid := req.Header.Get("Authorization") == fmt.Sprintf("Bearer token-%d",
+				newest.Load())
+			if isRead := req.Method == http.MethodGet; isRead ||
+				isValid && req.URL.Path != "/forbidden" {
 				return 200, ""
 			}
 			return 403, "no"
 		}), signin.NewKeeper(source, time.Now))
+
 		send := func(method, path string) int {
 			t.Helper()
-			req, err := http.NewRequestWithContext(t.Context(), method, "https://cms.example"+path, http.NoBody)
+			req, err := http.NewRequestWithContext(t.Context(), method, "https://cms.example"+path,
+				http.NoBody)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			resp, err := rt.RoundTrip(req)
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			_ = resp.Body.Close()
+
 			return resp.StatusCode
 		}
+
 		newest.Store(1)
 		send("POST", "/")
 		newest.Store(2)
 		send("POST", "/forbidden")
+
 		for i := range 50 {
 			if got := send("POST", "/forbidden"); got != 403 {
 				t.Errorf("a right is missing: got %d, want 403", got)
 			}
+
 			if got := send("POST", "/"); got != 200 {
 				t.Errorf("request %d beside: got %d, want 200", i, got)
 			}
+
 			time.Sleep(2 * time.Second)
 		}
+
 		if n := source.n.Load(); n != 2 {
 			t.Errorf("a right is missing: got %d sign-ins, want 2", n)
 		}
+
 		newest.Store(3)
+
 		for i := range 5 {
 			want := 403
 			if i == 4 {
 				want = 200
 			}
+
 			send("GET", "/")
 			if got := send("POST", "/"); got != want {
 				t.Errorf("request %d after the end of the session: got %d, want %d", i+1, got, want)
 			}
 		}
+
 		for range 20 { // all is forbidden, and no write was taken since
 			send("POST", "/forbidden")
 			time.Sleep(2 * time.Second)
 		}
+
 		if n := source.n.Load(); n != 4 {
 			t.Errorf("in the end: got %d sign-ins, want 4", n)
 		}
@@ -264,6 +300,7 @@ func TestTransport_OneRenewalAfterMany403(t *testing.T) {
 		if status, err := sendThrough(t, rt, "x"); status != 200 || err != nil {
 			t.Fatalf("got %d, %v, want 200", status, err)
 		}
+
 		ended.Store(true)
 		var all sync.WaitGroup
 		for range 8 {
@@ -273,6 +310,7 @@ func TestTransport_OneRenewalAfterMany403(t *testing.T) {
 				}
 			})
 		}
+
 		all.Wait()
 		if source.n.Load() != 2 {
 			t.Errorf("got %d sign-ins, want 2", source.n.Load())
@@ -284,14 +322,17 @@ func TestTransport_OneRenewalAfterMany403(t *testing.T) {
 func TestTransport_FixedCredentialAfter403(t *testing.T) {
 	t.Parallel()
 	var requests int
-	rt := signin.NewTransport(roundTrip(func(*http.Request) (int, string) { requests++; return 403, "" }),
-		signin.NewKeeper(signin.Fixed{Headers: http.Header{"Authorization": {"Bearer token"}}}, time.Now))
+	rt := signin.NewTransport(
+		roundTrip(func(*http.Request) (int, string) { requests++; return 403, "" }),
+		signin.NewKeeper(signin.Fixed{Headers: http.Header{"Authorization": {"Bearer token"}}},
+			time.Now))
 	if status, err := sendThrough(t, rt, "x"); status != 403 || err != nil || requests != 1 {
 		t.Errorf("got %d, %v after %d requests, want 403 after 1", status, err, requests)
 	}
 }
 
-// If the token endpoint fails, no request is sent, and many requests within a second cause only one sign-in.
+// If the token endpoint fails, no request is sent, and many requests within a second cause only one
+// sign-in.
 func TestTransport_DeadEndpoint(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -301,6 +342,7 @@ func TestTransport_DeadEndpoint(t *testing.T) {
 			t.Error("a request was sent without a credential, want none")
 			return 200, ""
 		}), signin.NewKeeper(source, time.Now))
+
 		for range 100 {
 			_, err := sendThrough(t, rt, "x")
 			var failed *signin.Error
@@ -308,6 +350,7 @@ func TestTransport_DeadEndpoint(t *testing.T) {
 				t.Fatalf("got %v, want a sign-in error", err)
 			}
 		}
+
 		if source.n.Load() != 1 {
 			t.Errorf("got %d sign-ins, want 1", source.n.Load())
 		}
@@ -323,6 +366,7 @@ func TestTransport_RenewalFails(t *testing.T) {
 			roundTrip(func(*http.Request) (int, string) { return 200, "" }),
 			signin.NewKeeper(source, time.Now),
 		)
+
 		for _, c := range []struct {
 			fails bool
 			after time.Duration
@@ -335,6 +379,7 @@ func TestTransport_RenewalFails(t *testing.T) {
 			if (err == nil && status == 200) != c.isOK {
 				t.Errorf("after %s: got %d, %v; want success: %v", c.after, status, err, c.isOK)
 			}
+
 			synctest.Wait()
 		}
 	})
@@ -345,14 +390,17 @@ func fetchCredential(t *testing.T, s signin.Settings, tools signin.Tools) signin
 	if tools.Now == nil {
 		tools.Now = time.Now
 	}
+
 	source, err := s.NewSource(tools)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	c, err := source.Fetch(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return c
 }
 
@@ -378,16 +426,20 @@ func TestSettings_OAuth2(t *testing.T) {
 			if !hasHeader {
 				user, password = r.PostForm.Get("client_id"), r.PostForm.Get("client_secret")
 			}
-			if user != "id" || password != "s3cret" || r.PostForm.Get("audience") != "https://api.example" ||
+
+			if user != "id" || password != "s3cret" ||
+				r.PostForm.Get("audience") != "https://api.example" ||
 				r.PostForm.Get("grant_type") != "client_credentials" {
 				w.Header().Set("Content-Type", "application/json")
 				w.WriteHeader(401)
 				fmt.Fprintf(w, `{"error":"invalid_client","error_description":"s3cret is wrong"}`)
 				return
 			}
+
 			w.Header().Set("Content-Type", "application/json")
 			fmt.Fprint(w, `{"access_token":"abc","token_type":"bearer","expires_in":299}`)
 		}))
+
 		t.Cleanup(server.Close)
 		s := signin.Settings{
 			OAuth2: &signin.OAuth2{
@@ -398,16 +450,21 @@ func TestSettings_OAuth2(t *testing.T) {
 				Params:       map[string]string{"audience": "https://api.example"},
 			},
 		}
+
 		c := fetchCredential(t, s, signin.Tools{Transport: http.DefaultTransport})
-		if left := time.Until(c.ExpiresAt); c.Headers.Get("Authorization") != "Bearer abc" || left < 290*time.Second ||
+		if left := time.Until(c.ExpiresAt); c.Headers.Get("Authorization") != "Bearer abc" ||
+			left < 290*time.Second ||
 			left > 299*time.Second {
-			t.Errorf("%s: got %v, want Authorization \"Bearer abc\" and left 4m50s to 4m59s", style, c)
+			t.Errorf("%s: got %v, want Authorization \"Bearer abc\" and left 4m50s to 4m59s", style,
+				c)
 		}
+
 		s.OAuth2.Params = nil
 		source, err := s.NewSource(signin.Tools{Transport: http.DefaultTransport})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		_, err = source.Fetch(t.Context())
 		if err == nil || !strings.Contains(err.Error(), "401 invalid_client") ||
 			strings.Contains(err.Error(), "s3cret") {
@@ -419,7 +476,8 @@ func TestSettings_OAuth2(t *testing.T) {
 // An error must not quote the address or the answer of a token endpoint.
 func TestSettings_OAuth2HidesAnswers(t *testing.T) {
 	t.Parallel()
-	for body, status := range map[string]int{"<html>s3cret": 200, `{"token":"s3cret"}`: 200, "s3cret": 503} {
+	for body, status := range map[string]int{"<html>s3cret": 200, `{"token":"s3cret"}`: 200,
+		"s3cret": 503} {
 		s := signin.Settings{
 			OAuth2: &signin.OAuth2{
 				TokenURL:     "https://login.example/token?key=s3cret",
@@ -427,13 +485,16 @@ func TestSettings_OAuth2HidesAnswers(t *testing.T) {
 				ClientSecret: "s3cret",
 			},
 		}
+
 		source, err := s.NewSource(
 			signin.Tools{Transport: roundTrip(func(*http.Request) (int, string) { return status, body })},
 		)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := source.Fetch(t.Context()); err == nil || strings.Contains(err.Error(), "s3cret") {
+
+		if _, err := source.Fetch(t.Context()); err == nil ||
+			strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: got %v, want an error without \"s3cret\"", body, err)
 		}
 	}
@@ -445,23 +506,25 @@ func TestSettings_JWT(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	text := string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(private)}))
 	for name, c := range map[string]struct {
 		settings signin.JWT
 		key      any
 	}{
 		"Hex": {
-			signin.JWT{Alg: "HS256", Key: "00ff", KeyIs: "hex", KeyID: "id1", Aud: "/admin/", TTL: "5m",
-				Scheme: "Ghost"},
+			signin.JWT{Alg: "HS256", Key: "00ff", KeyIs: "hex", KeyID: "id1",
+				Aud: "/admin/", TTL: "5m", Scheme: "Ghost"},
 			[]byte{0, 0xff},
 		},
 		"RSA": {
-			signin.JWT{Alg: "RS256", Key: signin.Secret(strings.ReplaceAll(text, "\n", `\n`)), KeyID: "id1",
-				Aud: "/admin/", Scheme: "Ghost"},
+			signin.JWT{Alg: "RS256", Key: signin.Secret(strings.ReplaceAll(text, "\n", `\n`)),
+				KeyID: "id1", Aud: "/admin/", Scheme: "Ghost"},
 			&private.PublicKey,
 		},
 		"Text": {
-			signin.JWT{Alg: "HS256", Key: "secret", KeyID: "id1", Aud: "/admin/", Scheme: "Ghost"}, []byte("secret"),
+			signin.JWT{Alg: "HS256", Key: "secret", KeyID: "id1", Aud: "/admin/", Scheme: "Ghost"},
+			[]byte("secret"),
 		},
 	} {
 		credential := fetchCredential(t, signin.Settings{JWT: &c.settings}, signin.Tools{})
@@ -472,8 +535,10 @@ func TestSettings_JWT(t *testing.T) {
 			jwt.WithAudience("/admin/"),
 			jwt.WithExpirationRequired(),
 		)
-		if err != nil || !isGhost || token.Header["kid"] != "id1" || time.Until(credential.ExpiresAt) > 5*time.Minute {
-			t.Errorf("%s: got %v, %v, want a token of the key id1, for 5 min at most", name, token, err)
+		if err != nil || !isGhost || token.Header["kid"] != "id1" ||
+			time.Until(credential.ExpiresAt) > 5*time.Minute {
+			t.Errorf("%s: got %v, %v, want a token of the key id1, for 5 min at most", name,
+				token, err)
 		}
 	}
 }
@@ -481,17 +546,23 @@ func TestSettings_JWT(t *testing.T) {
 func TestSettings_Azure(t *testing.T) {
 	t.Parallel()
 	at := time.Now().Add(time.Hour)
-	c := fetchCredential(t, signin.Settings{Azure: &signin.Azure{Scope: "api://cms/.default"}}, signin.Tools{
-		Azure: func(_ context.Context, scope string) (string, time.Time, error) { return "for-" + scope, at, nil }})
+	c := fetchCredential(t, signin.Settings{Azure: &signin.Azure{Scope: "api://cms/.default"}},
+		signin.Tools{
+			Azure: func(_ context.Context, scope string) (string, time.Time,
+				error) {
+				return "for-" + scope, at, nil
+			}})
 	if c.Headers.Get("Authorization") != "Bearer for-api://cms/.default" || !c.ExpiresAt.Equal(at) {
-		t.Errorf("got %v, want Authorization \"Bearer for-api://cms/.default\" and ExpiresAt %v", c, at)
+		t.Errorf("got %v, want Authorization \"Bearer for-api://cms/.default\" and ExpiresAt %v", c,
+			at)
 	}
 }
 
 func TestSettings_Refuses(t *testing.T) {
 	t.Parallel()
 	for want, s := range map[string]signin.Settings{
-		"has 2 ways (basic, bearer)":        {Basic: &signin.Basic{User: "a", Password: "b"}, Bearer: "c"},
+		"has 2 ways (basic, bearer)": {Basic: &signin.Basic{User: "a", Password: "b"},
+			Bearer: "c"},
 		"user and password are both needed": {Basic: &signin.Basic{User: "a"}},
 		"cannot have a colon":               {Basic: &signin.Basic{User: "a:b", Password: "c"}},
 		"is not the name of a header":       {Header: &signin.Header{Name: "a b", Value: "s3cret"}},
@@ -503,18 +574,23 @@ func TestSettings_Refuses(t *testing.T) {
 			OAuth2: &signin.OAuth2{TokenURL: "https://a/t", ClientSecret: "s3cret"},
 		},
 		"must be header or params": {
-			OAuth2: &signin.OAuth2{TokenURL: "https://a/t", ClientID: "a", ClientSecret: "s3cret", Style: "x"},
+			OAuth2: &signin.OAuth2{TokenURL: "https://a/t", ClientID: "a", ClientSecret: "s3cret",
+				Style: "x"},
 		},
-		"must be HS256 or RS256":               {JWT: &signin.JWT{Alg: "none", Key: "s3cret"}},
-		"not a private RSA key":                {JWT: &signin.JWT{Alg: "RS256", Key: "s3cret"}},
-		"not hexadecimal":                      {JWT: &signin.JWT{Alg: "HS256", Key: "s3cret", KeyIs: "hex"}},
-		"must be text, hex or base64":          {JWT: &signin.JWT{Alg: "HS256", Key: "s3cret", KeyIs: "x"}},
-		"ttl is \"soon\" and must be":          {JWT: &signin.JWT{Alg: "HS256", Key: "s3cret", TTL: "soon"}},
+		"must be HS256 or RS256": {JWT: &signin.JWT{Alg: "none", Key: "s3cret"}},
+		"not a private RSA key":  {JWT: &signin.JWT{Alg: "RS256", Key: "s3cret"}},
+		"not hexadecimal": {JWT: &signin.JWT{Alg: "HS256", Key: "s3cret",
+			KeyIs: "hex"}},
+		"must be text, hex or base64": {JWT: &signin.JWT{Alg: "HS256", Key: "s3cret",
+			KeyIs: "x"}},
+		"ttl is \"soon\" and must be": {JWT: &signin.JWT{Alg: "HS256", Key: "s3cret",
+			TTL: "soon"}},
 		"key is missing":                       {JWT: &signin.JWT{Alg: "HS256"}},
 		"scope is missing":                     {Azure: &signin.Azure{}},
 		"has 0 ways () and must have one: bas": {},
 	} {
-		if _, err := s.NewSource(signin.Tools{}); err == nil || !strings.Contains(err.Error(), want) ||
+		if _, err := s.NewSource(signin.Tools{}); err == nil ||
+			!strings.Contains(err.Error(), want) ||
 			strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("got the error %v, want %q without the secret", err, want)
 		}

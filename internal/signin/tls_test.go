@@ -11,7 +11,8 @@ import (
 	"weir/internal/signin"
 )
 
-// A client must accept a certificate of an authority that only the settings name. Errors must not quote the settings.
+// A client must accept a certificate of an authority that only the settings name. Errors must not
+// quote the settings.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewTLSServer(http.NotFoundHandler())
@@ -21,11 +22,15 @@ func TestTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	transport := &http.Transport{TLSClientConfig: config}
 	defer transport.CloseIdleConnections()
-	if status, err := sendThrough(t, transportTo{transport, server.URL}, ""); status != 404 || err != nil {
+
+	if status, err := sendThrough(t, transportTo{transport, server.URL}, ""); status != 404 ||
+		err != nil {
 		t.Errorf("got %d, %v; want 404 and no error", status, err)
 	}
+
 	for want, settings := range map[string]signin.TLS{
 		"no certificate in PEM":           {CA: "-----BEGIN CERTIFICATE-----\ns3cret"},
 		"neither PEM nor the name":        {CA: "/no/such/file"},
@@ -37,6 +42,7 @@ func TestTLS(t *testing.T) {
 			t.Errorf("got the error %v, want %q without the secret", err, want)
 		}
 	}
+
 	if config, err := (signin.TLS{}).NewConfig(); config != nil || err != nil {
 		t.Errorf("got %v, %v; want the defaults", config, err)
 	}

@@ -40,8 +40,8 @@ func (a memoryAccount) Leases() leaseCalls { return a.Account.Leases() }
 // Queue implements account.
 func (a memoryAccount) Queue(name string) storagetest.QueuePort { return a.Account.Queue(name) }
 
-// folderAccount is a store in a folder. Its file is not synced, because a world does not outlive the
-// process.
+// folderAccount is a store in a folder. Its file is not synced, because a world does not outlive
+// the process.
 type folderAccount struct{ store *embedded.Store }
 
 // openAccount returns the storage of a world, and a function that closes it.

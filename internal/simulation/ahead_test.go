@@ -17,9 +17,9 @@ import (
 	"weir/internal/weir"
 )
 
-// TestAhead has a simulated world of its own, a hoard: one process holds many lanes whose messages have
-// large bodies, and the CMS is slow. The bodies that the process has fetched from storage, and does not
-// send yet, must stay in the room that all its lanes share.
+// TestAhead has a simulated world of its own, a hoard: one process holds many lanes whose messages
+// have large bodies, and the CMS is slow. The bodies that the process has fetched from storage, and
+// does not send yet, must stay in the room that all its lanes share.
 
 const (
 	hoardBody   = 1 << 20
@@ -35,25 +35,30 @@ const (
 type hoard struct {
 	dice *dice
 
-	mu          sync.Mutex
-	bySize      map[string]int64 // by the name of a blob: bytes in the memory of the process, ahead of its attempt
+	mu sync.Mutex
+	// by the name of a blob: bytes in the memory of the process, ahead of its attempt
+	bySize      map[string]int64
 	ahead, most int64
 	sending     int            // number of attempts under way
 	sent        map[string]int // by key: number of messages sent
 	problems    []string
 }
 
-// TestAhead runs seeds of hoards. The environment variable AHEAD is the number of seeds, by default 3.
-// AHEAD_FROM is the first seed, by default 1.
+// TestAhead runs seeds of hoards. The environment variable AHEAD is the number of seeds, by default
+// 3. AHEAD_FROM is the first seed, by default 1.
 func TestAhead(t *testing.T) {
-	seeds, from, step := readSeeds(t, "AHEAD", 3), readNumber(t, "AHEAD_FROM", 1), readNumber(t, "STEP", 1)
+	seeds, from, step := readSeeds(t, "AHEAD", 3), readNumber(t, "AHEAD_FROM", 1),
+		readNumber(t, "STEP", 1)
 	for i := range seeds {
 		seed := from + i*step
 		w := runHoard(t, seed)
 		t.Logf("seed %d: at most %d MiB of bodies were fetched ahead", seed, w.most>>20)
+
 		if w.most < hoardRoom/2 && !t.Failed() {
-			t.Errorf("seed %d: got %d bytes fetched ahead, want more, so that the room counts", seed, w.most)
+			t.Errorf("seed %d: got %d bytes fetched ahead, want more, so that the room counts",
+				seed, w.most)
 		}
+
 		if len(w.problems) > 0 {
 			t.Errorf("seed %d: %.2000s", seed, strings.Join(w.problems, "\n"))
 			if os.Getenv("STOP") != "" {
@@ -69,37 +74,45 @@ func runHoard(t *testing.T, seed uint64) *hoard {
 	defer watchForSpin(seed, w.dice, spinLimit)()
 	synctest.Test(t, func(t *testing.T) {
 		account := memory.New(time.Now)
-		store := &lane.Store{Table: account.Table(), Bodies: hoardedBlobs{account.Blobs(), w}, Epoch: 1,
+		store := &lane.Store{Table: account.Table(),
+			Bodies: hoardedBlobs{account.Blobs(), w}, Epoch: 1,
 			Lanes: hoardLanes, Now: time.Now, Rand: w.dice.newSource("store")}
 		if err := store.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+
 		posted := w.post(t, store)
 
-		p := drain.New(drain.Config{Store: store, Leases: account.Leases(), Sender: slowTaker{w}, Tickets: silent{},
-			Lease: 15 * time.Second, Settle: time.Second, Attempts: 3, Now: time.Now,
+		p := drain.New(drain.Config{Store: store, Leases: account.Leases(), Sender: slowTaker{w},
+			Tickets: silent{},
+			Lease:   15 * time.Second, Settle: time.Second, Attempts: 3, Now: time.Now,
 			Backoff: drain.Backoff{Min: time.Second, Max: 2 * time.Second},
 			Rand:    w.dice.newSource("drain"), Log: discardLog})
+
 		for number := range hoardLanes {
 			p.Wake(number)
 		}
+
 		for range 100 {
 			if time.Sleep(10 * time.Second); w.countSent() == posted {
 				break
 			}
 		}
+
 		if err := p.Close(t.Context()); err != nil {
 			w.addProblem("stop: %v", err)
 		}
+
 		if got := w.countSent(); got != posted {
 			w.addProblem("lost: %d messages were sent, %d were posted", got, posted)
 		}
 	})
+
 	return w
 }
 
-// post appends the messages of all lanes. Their bodies are too large for rows, although most of the text
-// is blank, so that it takes little time to compress.
+// post appends the messages of all lanes. Their bodies are too large for rows, although most of the
+// text is blank, so that it takes little time to compress.
 func (w *hoard) post(t *testing.T, store *lane.Store) (posted int) {
 	t.Helper()
 	text := noise(w.dice, "text")
@@ -107,14 +120,15 @@ func (w *hoard) post(t *testing.T, store *lane.Store) (posted int) {
 	appender := lane.NewAppender(store, discardLog)
 	for number := range hoardLanes {
 		for range hoardInLane - w.dice.drawBelow("fewer", 4) {
-			m := weir.Message{Contract: "article", Key: w.keyOf(store, number, posted), ContentType: "application/xml",
-				Body: body, Size: len(body)}
+			m := weir.Message{Contract: "article", Key: w.keyOf(store, number, posted),
+				ContentType: "application/xml", Body: body, Size: len(body)}
 			if _, err := appender.Append(t.Context(), m, ""); err != nil {
 				t.Fatal(err)
 			}
 			posted++
 		}
 	}
+
 	return posted
 }
 
@@ -158,8 +172,10 @@ func (b hoardedBlobs) Get(ctx context.Context, name string) ([]byte, error) {
 	if _, isAhead := w.bySize[name]; err != nil || isAhead {
 		return data, err
 	}
+
 	w.bySize[name] = hoardBody
 	w.ahead += hoardBody
+
 	return data, err
 }
 
@@ -177,8 +193,9 @@ func (s slowTaker) Send(_ context.Context, d weir.Delivery) weir.Result {
 	return weir.Result{Outcome: weir.OutcomeDelivered, Status: 200, StartedAt: startedAt}
 }
 
-// begin records that a message is sent: its body is not ahead any more. Then it checks the rule. A lane
-// without an attempt under way can have one body more: that of the message which it is about to send.
+// begin records that a message is sent: its body is not ahead any more. Then it checks the rule. A
+// lane without an attempt under way can have one body more: that of the message which it is about
+// to send.
 func (w *hoard) begin(m *weir.Message) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -190,17 +207,22 @@ func (w *hoard) begin(m *weir.Message) {
 			w.ahead -= size
 		}
 	}
+
 	if underWay := w.sending * hoardBody; underWay > hoardUnderWay {
-		w.problems = append(w.problems, fmt.Sprintf("memory: %d bytes of bodies are under way, %d at most", underWay,
-			hoardUnderWay))
+		w.problems = append(w.problems,
+			fmt.Sprintf("memory: %d bytes of bodies are under way, %d at most", underWay,
+				hoardUnderWay))
 	}
+
 	if len(m.Body) < hoardBody {
-		w.problems = append(w.problems, fmt.Sprintf("content: a body of %d bytes was sent", len(m.Body)))
+		w.problems = append(w.problems,
+			fmt.Sprintf("content: a body of %d bytes was sent", len(m.Body)))
 	}
 
 	ahead := w.ahead - int64(hoardLanes-w.sending)*hoardBody
 	if w.most = max(w.most, ahead); ahead > hoardRoom {
-		w.problems = append(w.problems, fmt.Sprintf("memory: %d bytes of bodies are fetched ahead, %d at most",
-			ahead, hoardRoom))
+		w.problems = append(w.problems,
+			fmt.Sprintf("memory: %d bytes of bodies are fetched ahead, %d at most",
+				ahead, hoardRoom))
 	}
 }

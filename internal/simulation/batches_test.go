@@ -34,16 +34,21 @@ func drawBatches(d *dice) settings {
 		instances: 1 + d.drawBelow("instances", 3), lanes: 1 + d.drawBelow("lanes", 2),
 		messages: 10 + d.drawBelow("messages", 20), keys: 2 + d.drawBelow("keys", 6), attempts: 3,
 		lease: 15 * time.Second, settle: d.drawBetween("settle", 5*time.Second, 8*time.Second),
-		timeout: 5 * time.Second, backoff: drain.Backoff{Min: 100 * time.Millisecond, Max: 2 * time.Second},
-		faults: []float64{0.01, 0.03, 0.1}[d.drawBelow("faults", 3)], cmsFaults: 0.05, swift: true,
-		trouble: d.drawBetween("trouble", 20*time.Second, 60*time.Second), bad: [2]int{-1, -1}, refusedRow: -1,
-		crashes: d.drawBelow("crashes", 3), standstills: d.drawBelow("pauses", 2), cuts: d.drawBelow("cuts", 3),
+		timeout: 5 * time.Second,
+		backoff: drain.Backoff{Min: 100 * time.Millisecond, Max: 2 * time.Second},
+		faults:  []float64{0.01, 0.03, 0.1}[d.drawBelow("faults", 3)], cmsFaults: 0.05, swift: true,
+		trouble: d.drawBetween("trouble", 20*time.Second, 60*time.Second), bad: [2]int{-1, -1},
+		refusedRow: -1,
+		crashes:    d.drawBelow("crashes", 3), standstills: d.drawBelow("pauses", 2),
+		cuts:  d.drawBelow("cuts", 3),
 		stops: d.drawBelow("stops", 2), traps: d.drawBelow("traps", 3),
 	}
+
 	s.batching = batching{1 + d.drawBelow("batches", 3), 20 + d.drawBelow("parts", 200)}
 	if d.drawChance("large bodies", 0.3) {
 		s.large = 0.05
 	}
+
 	return s
 }
 
@@ -66,6 +71,7 @@ func (w *world) postBatches(ctx context.Context) {
 			parts = append(parts, part{s, batch, n})
 			w.check.expectPart(s)
 		}
+
 		start := w.dice.drawBetween("batch", 0, w.trouble)
 		w.upstream.Go(func() {
 			time.Sleep(start)
@@ -85,11 +91,15 @@ func (w *world) fileBatch(ctx context.Context, parts []part) {
 			parts = parts[len(some):]
 			continue
 		}
+
 		w.trace.addLine("%s, from part %d: %v", name, some[0].n, err)
+
 		if tries++; tries > 200 {
-			w.check.reportViolation("parts", "%s is not filed from part %d on: %v", name, some[0].n, err)
+			w.check.reportViolation("parts", "%s is not filed from part %d on: %v", name,
+				some[0].n, err)
 			return
 		}
+
 		time.Sleep(w.dice.drawBetween(name+" again", 200*time.Millisecond, 3*time.Second))
 	}
 }
@@ -101,22 +111,26 @@ func (w *world) appendParts(ctx context.Context, name string, parts []part) erro
 	for i, one := range parts {
 		drafts[i] = lane.Draft{Message: one.message, IdempotencyKey: one.idem}
 	}
-	receipts, err := askWithin(ctx, p, name, filingPatience, func(ctx context.Context) ([]lane.Receipt, error) {
-		receipts, errs := p.appends.AppendInOrder(ctx, drafts)
-		for _, r := range receipts {
-			if !r.Message.ID.IsZero() && p.awaitRunning(name) {
-				p.drainer.WakeOffered(r.Message.ID.Lane)
+
+	receipts, err := askWithin(ctx, p, name, filingPatience,
+		func(ctx context.Context) ([]lane.Receipt, error) {
+			receipts, errs := p.appends.AppendInOrder(ctx, drafts)
+			for _, r := range receipts {
+				if !r.Message.ID.IsZero() && p.awaitRunning(name) {
+					p.drainer.WakeOffered(r.Message.ID.Lane)
+				}
 			}
-		}
-		return receipts, errors.Join(errs...)
-	})
+			return receipts, errors.Join(errs...)
+		})
 	if err != nil {
 		return err
 	}
+
 	for i, r := range receipts {
 		w.check.noteAcknowledged(parts[i].submission, r)
 		p.bell.EnqueueAsync(r.Message.ID.Lane)
 	}
+
 	return nil
 }
 
@@ -133,6 +147,7 @@ func (c *checker) expectPart(s *submission) {
 	if c.parts == nil {
 		c.parts = filedParts{}
 	}
+
 	of := partsOf(s.message.Batch, s.key)
 	c.parts[of] = append(c.parts[of], s.message.BatchPart)
 	c.history.Exclude(s.key, "parts of a batch")
@@ -142,10 +157,12 @@ func (c *checker) expectPart(s *submission) {
 func (c *checker) checkPart(f *filed, batch string, number int) {
 	left := c.parts[partsOf(batch, f.key)]
 	if len(left) == 0 || left[0] != number {
-		c.addViolation("parts", "part %d of batch %s was filed as seq %d of lane %d, where the parts %v of its key %s "+
-			"are missing", number, batch, f.id.Seq, f.id.Lane, left, f.key)
+		c.addViolation("parts",
+			"part %d of batch %s was filed as seq %d of lane %d, where the parts %v of its key %s "+
+				"are missing", number, batch, f.id.Seq, f.id.Lane, left, f.key)
 		return
 	}
+
 	c.parts[partsOf(batch, f.key)] = left[1:]
 	c.counts.Parts++
 }
@@ -154,7 +171,8 @@ func (c *checker) checkPart(f *filed, batch string, number int) {
 func (c *checker) checkAllParts() {
 	for of, left := range c.parts {
 		if len(left) > 0 {
-			c.addViolation("parts", "the parts %v of batch and key %s are missing in the end", left, of)
+			c.addViolation("parts",
+				"the parts %v of batch and key %s are missing in the end", left, of)
 		}
 	}
 }

@@ -34,7 +34,8 @@ func (s *settings) drawBrake(d *dice) {
 	if s.rate == 0 && len(s.backoff.Steps) == 0 && s.missing.contract == "" && s.every == 0 &&
 		s.runs == 0 && d.drawChance("brake", 0.15) {
 		s.braking.limit = 2 + d.drawBelow("brake limit", 3)
-		// Refused messages die after delivery.patience. The posts can take long, if instances are away.
+		// Refused messages die after delivery.patience. The posts can take long, if instances are
+		// away.
 		s.patience = max(s.patience, 3*time.Minute)
 	}
 }
@@ -59,32 +60,40 @@ func (w *world) fileRejected(ctx context.Context) bool {
 	if w.braking == nil || w.braking.limit == 0 {
 		return true
 	}
+
 	for left := w.check.undisturbedFor(); left > 0; left = w.check.undisturbedFor() {
 		time.Sleep(left)
 	}
+
 	first := w.check.countExpected()
 	w.braking.first.Store(int64(first))
 	w.braking.isOn.Store(true)
 	w.fileAllOf(ctx, first, rejectedAlike, "alike", "article")
 	time.Sleep(rejectsFor)
 	w.fileAllOf(ctx, first+rejectedAlike, others, "beside", "edit")
+
 	for end := time.Now().Add(turned); time.Now().Before(end) &&
 		!w.check.isAllTaken(first+rejectedAlike, others); {
 		time.Sleep(50 * time.Millisecond)
 	}
+
 	w.check.checkFair(first+rejectedAlike, others)
 	w.check.checkBraked(first)
 	w.braking.isOn.Store(false)
+
 	for end := time.Now().Add(backWithin); time.Now().Before(end) &&
 		w.check.countWaiting(first, rejectedAlike) > 0; {
 		time.Sleep(50 * time.Millisecond)
 	}
+
 	if n := w.check.countWaiting(first, rejectedAlike); n > 0 {
-		w.check.reportViolation("unaware", "%d messages still wait, %s after the CMS takes their contract again", n,
-			backWithin)
+		w.check.reportViolation("unaware",
+			"%d messages still wait, %s after the CMS takes their contract again", n, backWithin)
 	}
+
 	w.check.checkBraked(first)
 	w.quiet = time.Now()
+
 	return w.awaitRest(ctx)
 }
 
@@ -105,9 +114,11 @@ func (c *checker) checkBraked(first int) {
 			dead++
 		}
 	}
+
 	c.counts.Braked += rejectedAlike - dead
 	if dead > limit {
-		c.addViolation("mass", "%d messages are dead of the same rejection, want %d at most: %d of each process", dead,
+		c.addViolation("mass",
+			"%d messages are dead of the same rejection, want %d at most: %d of each process", dead,
 			limit, c.w.braking.limit)
 	}
 }

@@ -17,8 +17,9 @@ import (
 	"weir/internal/weir"
 )
 
-// chainCMS is a CMS that has items and knows nothing of Weir's messages. Clients find an item by its ref, and create,
-// update and publish items. Unless chains.isUnique is set, the CMS allows two items with the same ref.
+// chainCMS is a CMS that has items and knows nothing of Weir's messages. Clients find an item by
+// its ref, and create, update and publish items. Unless chains.isUnique is set, the CMS allows two
+// items with the same ref.
 type chainCMS struct {
 	w *world
 
@@ -31,7 +32,8 @@ type chainCMS struct {
 	answered map[string]*chainAnswer // by Idempotency-Key, if the CMS honours that header
 	sessions map[string]time.Time    // by token: when the CMS first saw it
 	endedAt  time.Time               // when the CMS has forgotten all sessions; zero = not yet
-	kinds    map[string]string       // by Idempotency-Key: method and path of the last request, with # for each number
+	// by Idempotency-Key: method and path of the last request, with # for each number
+	kinds map[string]string
 }
 
 // item is an item of the CMS.
@@ -71,7 +73,8 @@ type chainAnswer struct {
 
 // chainPlan is the CMS's reaction to a request, which planAnswer draws.
 type chainPlan struct {
-	refuse, stale bool // refuse: the CMS refuses the connection; stale: it has closed a connection that is reused
+	// refuse: the CMS refuses the connection; stale: it has closed a connection that is reused
+	refuse, stale bool
 	lose          bool // the connection is lost before the answer
 	torn          bool // the answer's body breaks off
 	html          bool // the answer is an HTML page, with the status 200 if no other one is drawn
@@ -90,34 +93,46 @@ type chainWire struct {
 }
 
 func newChainCMS(w *world) *chainCMS {
-	return &chainCMS{w: w, fences: map[int]int64{}, answered: map[string]*chainAnswer{}, kinds: map[string]string{},
-		sessions: map[string]time.Time{}, removed: map[string]time.Time{}, shown: map[string]time.Time{}}
+	return &chainCMS{w: w, fences: map[int]int64{}, answered: map[string]*chainAnswer{},
+		kinds:    map[string]string{},
+		sessions: map[string]time.Time{}, removed: map[string]time.Time{},
+		shown: map[string]time.Time{}}
 }
 
-// planAnswer draws the reaction to a request. During some periods of ten seconds the whole CMS is down.
+// planAnswer draws the reaction to a request. During some periods of ten seconds the whole CMS is
+// down.
 func (c *chainCMS) planAnswer(r *chainRequest) chainPlan {
 	w, name := c.w, fmt.Sprint("chain ", r.id.Lane, " ", r.id.Seq, " ", r.step)
-	p := chainPlan{takes: w.dice.drawBetween(name, 5*time.Millisecond, 60*time.Millisecond), header: http.Header{}}
+	p := chainPlan{takes: w.dice.drawBetween(name, 5*time.Millisecond, 60*time.Millisecond),
+		header: http.Header{}}
+
 	if n := r.id.Seq; n%7 == 0 && w.chains.stubborn && r.method == http.MethodPut {
-		p.skip, p.status = true, http.StatusPreconditionFailed // the CMS refuses the update in each run of the chain
+		// the CMS refuses the update in each run of the chain
+		p.skip, p.status = true, http.StatusPreconditionFailed
 		return p
 	}
+
 	if w.isCalm() {
 		return p
 	}
+
 	phase := newDice(w.dice.seed + uint64(time.Since(w.started)/(10*time.Second)))
 	if phase.drawChance("down", 0.1) {
-		p.skip, p.status, p.refuse = true, http.StatusServiceUnavailable, w.dice.drawChance(name+" down", 0.5)
+		p.skip, p.status, p.refuse = true, http.StatusServiceUnavailable,
+			w.dice.drawChance(name+" down", 0.5)
 		return p
 	}
+
 	if w.dice.drawChance(name+" fault", w.cmsFaults) {
 		c.spoilPlan(&p, name)
 		c.keepIndexed(r, &p)
 	}
+
 	return p
 }
 
-// spoilPlan adds a fault to a plan. With some faults the CMS still carries the request out, with others it does not.
+// spoilPlan adds a fault to a plan. With some faults the CMS still carries the request out, with
+// others it does not.
 func (c *chainCMS) spoilPlan(p *chainPlan, name string) {
 	d := c.w.dice
 	pick := func(of ...int) int { return of[d.drawBelow(name+" pick", len(of))] }
@@ -134,7 +149,8 @@ func (c *chainCMS) spoilPlan(p *chainPlan, name string) {
 	case 5:
 		p.stale = true
 	case 6: // a sign-in page as the answer; the request is carried out or not
-		p.html, p.skip, p.text = true, d.drawChance(name+" in front", 0.5), d.drawChance(name+" as text", 0.5)
+		p.html, p.skip, p.text = true, d.drawChance(name+" in front", 0.5),
+			d.drawChance(name+" as text", 0.5)
 	case 7:
 		p.torn = true
 	case 8:
@@ -153,6 +169,7 @@ func (c *chainCMS) spoilPlan(p *chainPlan, name string) {
 		if !p.skip {
 			p.status = 0
 		}
+
 	case 14, 15: // a proxy or a deployment in front of the CMS
 		p.html, p.skip, p.status = true, true, pick(404, 404, 400, 403, 413, 422, 500, 502)
 	case 16, 17: // the database is away
@@ -160,32 +177,39 @@ func (c *chainCMS) spoilPlan(p *chainPlan, name string) {
 	}
 }
 
-// refuseEnded makes the CMS answer 403 if the request has the token of a session that the CMS has forgotten. The CMS
-// forgets all sessions once, at the end of the other faults: a 401 among those would begin a new session, too.
+// refuseEnded makes the CMS answer 403 if the request has the token of a session that the CMS has
+// forgotten. The CMS forgets all sessions once, at the end of the other faults: a 401 among those
+// would begin a new session, too.
 func (c *chainCMS) refuseEnded(r *chainRequest, p *chainPlan) {
 	if !c.w.chains.endsSessions {
 		return
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	token := r.header.Get("Authorization")
 	if c.sessions[token].IsZero() {
 		c.sessions[token] = time.Now()
 	}
+
 	if c.endedAt.IsZero() && c.w.isCalm() {
 		c.endedAt = time.Now()
 	}
+
 	if c.sessions[token].Before(c.endedAt) {
-		*p = chainPlan{skip: true, status: http.StatusForbidden, takes: p.takes, header: http.Header{}}
+		*p = chainPlan{skip: true, status: http.StatusForbidden, takes: p.takes,
+			header: http.Header{}}
 	}
 }
 
-// keepIndexed prevents a second item in runs with a slow index. After a faulty answer to a create request, the next
-// attempt could come before the item is in the index, and create a second item. So keepIndexed replaces the faulty
-// answer by a lost connection: the holder then waits for the settle time, and by then the item is in the index.
+// keepIndexed prevents a second item in runs with a slow index. After a faulty answer to a create
+// request, the next attempt could come before the item is in the index, and create a second item.
+// So keepIndexed replaces the faulty answer by a lost connection: the holder then waits for the
+// settle time, and by then the item is in the index.
 func (c *chainCMS) keepIndexed(r *chainRequest, p *chainPlan) {
 	isMade := r.path == "/items" && !r.isRead && !p.skip
-	if isMade && !c.w.chains.isUnique && c.w.chains.lag > 0 && (p.torn || p.html || p.status >= 400) {
+	if isMade && !c.w.chains.isUnique && c.w.chains.lag > 0 &&
+		(p.torn || p.html || p.status >= 400) {
 		p.torn, p.html, p.status, p.lose = false, false, 0, true
 	}
 }
@@ -203,23 +227,27 @@ func (c *chainWire) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !p.awaitRunning("send " + r.Header.Get("Weir-Key")) {
 		return nil, errLost
 	}
+
 	req, err := c.readRequest(r)
 	if err != nil {
 		p.w.check.reportViolation("chain", "%s sent a request that no chain has: %v", p.name, err)
 		return nil, errRefused
 	}
+
 	plan := c.cms.planAnswer(req)
 	c.cms.refuseEnded(req, &plan)
 	if err := p.openConnection(r, plan.refuse, plan.stale, req.drawName("refused")); err != nil {
 		return nil, err
 	}
+
 	p.countRequest(1)
 	defer p.countRequest(-1)
+
 	return c.exchangeRequest(r, req, plan)
 }
 
-// readRequest reads a request. Its Idempotency-Key has the form <message>.<replay>/<step>/<round>; .<replay> and
-// /<round> can be absent.
+// readRequest reads a request. Its Idempotency-Key has the form <message>.<replay>/<step>/<round>;
+// .<replay> and /<round> can be absent.
 func (c *chainWire) readRequest(r *http.Request) (*chainRequest, error) {
 	//lint:ignore SA1008 the client sends the name in lower case
 	key := strings.Join(r.Header["idempotency-key"], "")
@@ -230,24 +258,30 @@ func (c *chainWire) readRequest(r *http.Request) (*chainRequest, error) {
 	if err != nil {
 		return nil, err
 	}
-	req := &chainRequest{name: key, step: step, method: r.Method, path: r.URL.Path, query: r.URL.Query(),
-		header: r.Header,
-		request: &request{p: c.p, key: messageKey, sent: time.Now(), isRead: r.Method == http.MethodGet,
-			cut: make(chan struct{}), done: make(chan struct{})}}
+
+	req := &chainRequest{name: key, step: step, method: r.Method, path: r.URL.Path,
+		query: r.URL.Query(), header: r.Header,
+		request: &request{p: c.p, key: messageKey, sent: time.Now(),
+			isRead: r.Method == http.MethodGet,
+			cut:    make(chan struct{}), done: make(chan struct{})}}
 	if req.id, err = weir.ParseID(id); err != nil {
 		return nil, err
 	}
+
 	if isReplay {
 		req.replay, _ = strconv.Atoi(number)
 	}
+
 	if isAgain {
 		req.round, _ = strconv.Atoi(again)
 	}
+
 	req.fence, _ = strconv.ParseInt(r.Header.Get("Weir-Fence"), 10, 64)
 	req.attempt, _ = strconv.Atoi(r.Header.Get("Weir-Attempt"))
 	if req.isRead || r.ContentLength == 0 {
 		return req, nil
 	}
+
 	body, err := io.ReadAll(r.Body)
 	if err != nil || len(body) == 0 {
 		return req, err
@@ -255,6 +289,7 @@ func (c *chainWire) readRequest(r *http.Request) (*chainRequest, error) {
 	if req.path == graphQLPath {
 		return req, req.readQuery(body)
 	}
+
 	return req, json.Unmarshal(body, &req.content)
 }
 
@@ -275,24 +310,29 @@ func (r *chainRequest) drawName(what string) string {
 	return fmt.Sprint(what, " ", r.id.Lane, " ", r.id.Seq, " ", r.step)
 }
 
-func (c *chainWire) exchangeRequest(r *http.Request, req *chainRequest, plan chainPlan) (*http.Response, error) {
+func (c *chainWire) exchangeRequest(r *http.Request, req *chainRequest,
+	plan chainPlan) (*http.Response, error) {
 	var got *chainAnswer
-	names := tripNames{trip: req.drawName("trip"), arrival: req.drawName("arrives"), waiting: "send " + req.key}
+	names := tripNames{trip: req.drawName("trip"), arrival: req.drawName("arrives"),
+		waiting: "send " + req.key}
 	err := req.awaitAnswer(r.Context(), names, func() { c.cms.handleRequest(req, plan, &got) })
 	if err == nil && plan.lose {
 		err = errLost
 	}
+
 	if err != nil {
 		return nil, err
 	}
+
 	return c.newAnswer(r, req, plan, got), nil
 }
 
-// handleRequest carries a request out after plan.takes, writes the answer to got, and then closes req.done. If the
-// client gives up first, the CMS still carries the request out, within 80 % of the settle time.
+// handleRequest carries a request out after plan.takes, writes the answer to got, and then closes
+// req.done. If the client gives up first, the CMS still carries the request out, within 80 % of the
+// settle time.
 //
-// If the connection is lost, or a proxy answers 408 or 504, handleRequest closes req.done without an answer in got. The
-// CMS carries the request out after that, within 80 % of the settle time.
+// If the connection is lost, or a proxy answers 408 or 504, handleRequest closes req.done without
+// an answer in got. The CMS carries the request out after that, within 80 % of the settle time.
 func (c *chainCMS) handleRequest(req *chainRequest, plan chainPlan, got **chainAnswer) {
 	settle := c.w.settle * 8 / 10
 	req.began = time.Now()
@@ -305,9 +345,11 @@ func (c *chainCMS) handleRequest(req *chainRequest, plan chainPlan, got **chainA
 		c.w.check.endRequest(req.request)
 		return answer
 	}
+
 	c.w.loose.Go(func() {
 		timer := time.NewTimer(plan.takes)
 		defer timer.Stop()
+
 		select {
 		case <-timer.C:
 			if plan.lose || plan.status == 504 || plan.status == 408 {
@@ -316,24 +358,30 @@ func (c *chainCMS) handleRequest(req *chainRequest, plan chainPlan, got **chainA
 				finish()
 				return
 			}
+
 		case <-req.cut:
 			time.Sleep(min(time.Until(req.began.Add(plan.takes)), settle))
 		}
+
 		*got = finish()
 		close(req.done)
 	})
 }
 
-// newAnswer returns the answer as the client gets it. If the request is the last step of a chain and its answer is
-// whole, newAnswer tells the checker that the process got the answer.
-func (c *chainWire) newAnswer(r *http.Request, req *chainRequest, plan chainPlan, got *chainAnswer) *http.Response {
-	answer := chainAnswer{status: plan.status, body: map[string]any{"message": repeatCredential(r, req.id.Seq)}}
+// newAnswer returns the answer as the client gets it. If the request is the last step of a chain
+// and its answer is whole, newAnswer tells the checker that the process got the answer.
+func (c *chainWire) newAnswer(r *http.Request, req *chainRequest, plan chainPlan,
+	got *chainAnswer) *http.Response {
+	answer := chainAnswer{status: plan.status,
+		body: map[string]any{"message": repeatCredential(r, req.id.Seq)}}
 	if got != nil && plan.status == 0 {
 		answer = *got
 	}
+
 	text, _ := json.Marshal(answer.body)
 	body := io.Reader(strings.NewReader(string(text)))
 	isVerdict := isRejection(answer.status) && !req.isRead && !plan.html
+
 	switch {
 	case plan.html:
 		body = strings.NewReader("<!DOCTYPE html><html><body>Sign in</body></html>")
@@ -341,44 +389,55 @@ func (c *chainWire) newAnswer(r *http.Request, req *chainRequest, plan chainPlan
 		if plan.text && req.isRead {
 			body = strings.NewReader("no healthy upstream")
 		}
+
 	case plan.unknown && req.path == graphQLPath:
 		answer.status = http.StatusOK
 		body = strings.NewReader(`{"data":{"items":null},"errors":[{"message":"no",` +
 			`"extensions":{"code":"KS_PRISMA_ERROR"}}]}`)
+
 	case plan.torn:
-		body = io.MultiReader(strings.NewReader(string(text[:len(text)/2])), iotest.ErrReader(io.ErrUnexpectedEOF))
+		body = io.MultiReader(strings.NewReader(string(text[:len(text)/2])),
+			iotest.ErrReader(io.ErrUnexpectedEOF))
 	}
+
 	isWhole := !plan.html && !plan.torn
 	if req.status = answer.status; req.step == lastStep && isWhole {
 		c.p.w.check.noteAnswered(req.request, true)
 	}
+
 	if isVerdict {
 		c.p.w.check.noteVerdict(req.request)
 	}
-	return &http.Response{StatusCode: max(answer.status, 100), ProtoMajor: 1, ProtoMinor: 1, Header: plan.header,
-		Body: io.NopCloser(body), Request: r}
+
+	return &http.Response{StatusCode: max(answer.status, 100), ProtoMajor: 1, ProtoMinor: 1,
+		Header: plan.header, Body: io.NopCloser(body), Request: r}
 }
 
 // serveRequest carries requests out one at a time.
 func (c *chainCMS) serveRequest(r *chainRequest) *chainAnswer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if c.w.chains.checksFences {
 		if r.fence < c.fences[r.id.Lane] {
 			return newProblem(http.StatusConflict, "the fence has risen")
 		}
 		c.fences[r.id.Lane] = r.fence
 	}
+
 	isPost := r.method == http.MethodPost && !r.isRead
 	if known := c.answered[r.name]; known != nil && c.w.chains.honoursKeys && isPost {
 		return known
 	}
+
 	answer := c.changeItems(r)
 	if isPost && answer.status < 300 {
 		c.answered[r.name] = answer
 	}
-	c.w.trace.addLine("the CMS answers %s %s of seq %d of lane %d with %d %v", r.method, r.path, r.id.Seq, r.id.Lane,
-		answer.status, answer.body)
+
+	c.w.trace.addLine("the CMS answers %s %s of seq %d of lane %d with %d %v", r.method, r.path,
+		r.id.Seq, r.id.Lane, answer.status, answer.body)
+
 	return answer
 }
 
@@ -397,16 +456,19 @@ func (c *chainCMS) changeItems(r *chainRequest) *chainAnswer {
 	case r.path == "/items":
 		return c.createItem(r)
 	}
+
 	place, isPublish := strings.CutSuffix(strings.TrimPrefix(r.path, "/items/"), "/publish")
 	n, _ := strconv.Atoi(place)
 	i := slices.IndexFunc(c.items, func(it *item) bool { return it.id == n })
 	if i < 0 {
 		return newProblem(http.StatusNotFound, "no such item")
 	}
+
 	it := c.items[i]
 	if isPublish && c.w.chains.indexesFirst && time.Now().Before(it.visible) {
 		return newProblem(http.StatusConflict, "not in the index yet")
 	}
+
 	if isPublish {
 		c.checkPublished(r, it)
 		shown := it.content
@@ -414,19 +476,23 @@ func (c *chainCMS) changeItems(r *chainRequest) *chainAnswer {
 		c.shown[it.ref] = time.Now()
 		return &chainAnswer{http.StatusOK, map[string]any{"state": "published"}}
 	}
+
 	if match := r.header.Get("If-Match"); match != "" && match != strconv.Itoa(it.version) {
 		return newProblem(http.StatusPreconditionFailed, "another version")
 	}
+
 	it.content = r.content
 	it.version++
+
 	return &chainAnswer{http.StatusOK, map[string]any{"id": it.id, "version": it.version}}
 }
 
-// checkPublished checks that the earlier steps have written the request's message to the item. An item with another
-// message shows that one of these steps took a proxy's answer for success.
+// checkPublished checks that the earlier steps have written the request's message to the item. An
+// item with another message shows that one of these steps took a proxy's answer for success.
 func (c *chainCMS) checkPublished(r *chainRequest, it *item) {
 	if id, err := weir.ParseID(it.content.Message); err != nil || id != r.id {
-		c.w.check.reportViolation("unwritten", "%s publishes the item of %s for seq %d of lane %d, and the item has %q",
+		c.w.check.reportViolation("unwritten",
+			"%s publishes the item of %s for seq %d of lane %d, and the item has %q",
 			r.p.name, it.ref, r.id.Seq, r.id.Lane, it.content.Message)
 	}
 }
@@ -453,14 +519,16 @@ func (c *chainCMS) createItem(r *chainRequest) *chainAnswer {
 	if isTaken && c.w.chains.isUnique {
 		return newProblem(http.StatusConflict, "the ref is taken")
 	}
+
 	c.made++
 	it := &item{id: c.made, ref: ref, version: 1, content: r.content,
 		visible: time.Now().Add(c.w.dice.drawBetween(r.drawName("index"), 0, c.w.chains.lag))}
 	c.items = append(c.items, it)
 	if isTaken {
-		c.w.check.reportViolation("duplicate", "%s made a second item of %s for seq %d of lane %d", r.p.name, ref,
-			r.id.Seq, r.id.Lane)
+		c.w.check.reportViolation("duplicate", "%s made a second item of %s for seq %d of lane %d",
+			r.p.name, ref, r.id.Seq, r.id.Lane)
 	}
+
 	return &chainAnswer{http.StatusCreated, map[string]any{"id": it.id, "version": it.version}}
 }
 
@@ -477,6 +545,7 @@ func (c *chainCMS) editItem(n int) {
 func (c *chainCMS) removeItem(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	if len(c.items) > 0 {
 		i := n % len(c.items)
 		c.w.trace.addLine("an editor removes item %d of %s", c.items[i].id, c.items[i].ref)

@@ -34,7 +34,8 @@ type counts struct {
 	Recovered, AwayEnds, Ended, Braked, Parts  int
 	Elsewhere                                  int // messages that the holder had to find
 	Crowded, Turned, Removed, Kept, Items      int
-	Postponed, Told, ToldAgain, Linearized, HandlerDeaths, IdleEnds, ScaledOut, ScaledIn, OrderlyEnds, NamedNone, Commits,
+	Postponed, Told, ToldAgain, Linearized, HandlerDeaths, IdleEnds, ScaledOut, ScaledIn,
+	OrderlyEnds, NamedNone, Commits,
 	MostTickets int
 	// LongestSweep is the duration of the longest sweep in runs of TestLarge. It leaves out sweeps
 	// during which storage operations could fail.
@@ -147,7 +148,8 @@ type checker struct {
 }
 
 func newChecker(w *world) *checker {
-	return &checker{w: w, lanes: map[int]*laneState{}, told: map[string]map[weir.Stage]bool{}, tries: map[string]int{}}
+	return &checker{w: w, lanes: map[int]*laneState{}, told: map[string]map[weir.Stage]bool{},
+		tries: map[string]int{}}
 }
 
 // reportViolation records the first violation of a run. Later violations are mostly consequences of
@@ -165,6 +167,7 @@ func (c *checker) addViolation(kind, format string, args ...any) {
 	if strings.HasSuffix(c.w.mutant, outside) {
 		return
 	}
+
 	text := fmt.Sprintf(format, args...)
 	c.w.trace.addLine("VIOLATION %s: %s", kind, text)
 	if c.first == nil {
@@ -200,12 +203,17 @@ func (c *checker) noteAcknowledged(s *submission, r lane.Receipt) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	id := r.Message.ID
-	if l := c.laneOf(id.Lane); id.Seq < 1 || id.Seq > int64(len(l.log)) || l.log[id.Seq-1].id != id {
-		c.addViolation("lost", "submission %d was answered with %+v, which is not in the log", s.number, id)
+	if l := c.laneOf(id.Lane); id.Seq < 1 || id.Seq > int64(len(l.log)) ||
+		l.log[id.Seq-1].id != id {
+		c.addViolation("lost", "submission %d was answered with %+v, which is not in the log",
+			s.number, id)
 	}
+
 	if !s.id.IsZero() && s.id != id {
-		c.addViolation("twice", "submission %d was answered with %+v and with %+v", s.number, s.id, id)
+		c.addViolation("twice", "submission %d was answered with %+v and with %+v",
+			s.number, s.id, id)
 	}
+
 	s.id = id
 }
 
@@ -218,9 +226,10 @@ func (c *checker) laneOf(n int) *laneState {
 	return l
 }
 
-// applyTransaction lets a transaction take effect, and checks its result. The parameter call is the result of
-// weir.CallOf in the context of the transaction.
-func (c *checker) applyTransaction(p *process, call, partition string, ops []storage.Op) ([]storage.ETag, error) {
+// applyTransaction lets a transaction take effect, and checks its result. The parameter call is the
+// result of weir.CallOf in the context of the transaction.
+func (c *checker) applyTransaction(p *process, call, partition string,
+	ops []storage.Op) ([]storage.ETag, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var epoch, number int
@@ -229,19 +238,24 @@ func (c *checker) applyTransaction(p *process, call, partition string, ops []sto
 	if scanErr == nil && ops[0].Kind == storage.Delete {
 		gone = c.findRemovals(c.laneOf(number), ops)
 	}
+
 	etags, err := c.w.account.Table().Transact(context.Background(), partition, ops)
 	if scanErr != nil {
-		c.w.trace.addLine("%s writes %s of %s: %v", p.name, withoutRandom(ops[0].Key), partition, err)
+		c.w.trace.addLine("%s writes %s of %s: %v", p.name, withoutRandom(ops[0].Key),
+			partition, err)
 		return etags, err
 	}
-	c.w.trace.addLine("%s writes %s of lane %d with %d rows: %v", p.name, withoutRandom(ops[0].Key), number, len(ops)-1,
-		err)
+
+	c.w.trace.addLine("%s writes %s of lane %d with %d rows: %v", p.name, withoutRandom(ops[0].Key),
+		number, len(ops)-1, err)
+
 	if err != nil {
 		if ops[0].Key == "!tail" && storage.Is(err, storage.Precondition) {
 			c.counts.Fenced++
 		}
 		return etags, err
 	}
+
 	c.checkSecrets(p, ops)
 	c.checkRewritten(p, ops)
 	l := c.laneOf(number)
@@ -249,6 +263,7 @@ func (c *checker) applyTransaction(p *process, call, partition string, ops []sto
 	if ops[0].Kind == storage.Delete {
 		c.checkRemoved(p, l, ops, gone)
 	}
+
 	switch ops[0].Key {
 	case "!head":
 		if _, ok := ops[0].Values["Touched"]; ok {
@@ -259,11 +274,13 @@ func (c *checker) applyTransaction(p *process, call, partition string, ops []sto
 		} else {
 			c.noteAppended(l, number, ops)
 		}
+
 	case "!tail":
 		c.checkCommitted(p, l, number, ops[0].Values)
 		l.back = c.checkGranted(p, l, ops) + c.checkDiscarded(p, l, ops)
 		c.noteSettled(p, l, ops)
 		c.checkForgotten(p, l, number, ops)
+
 		for _, op := range ops {
 			if strings.HasPrefix(op.Key, "d_") {
 				c.counts.Packed++
@@ -273,9 +290,11 @@ func (c *checker) applyTransaction(p *process, call, partition string, ops []sto
 			}
 		}
 	}
+
 	before := l.last.Tail.Counts
 	c.checkBooks(l, number)
 	c.countTransaction(p, number, ops, countEnded(before), countEnded(l.last.Tail.Counts))
+
 	return etags, nil
 }
 
@@ -285,32 +304,42 @@ func (c *checker) noteAppended(l *laneState, number int, ops []storage.Op) {
 		if op.Key[:2] != "m_" {
 			continue
 		}
+
 		v := op.Values
 		text := func(name string) string { s, _ := v[name].(string); return s }
 		skip, _ := v["Skip"].(bool)
 		edit, _ := v["Supersede"].(bool)
 		body, _ := v["Body"].([]byte)
-		f := &filed{id: weir.ID{Epoch: c.store.Epoch, Lane: number, Seq: int64(len(l.log) + 1), Nonce: text("Nonce")},
-			key: text("Key"), item: c.store.Fold.Fold(text("Key")), contract: text("Contract"), skip: skip,
+		f := &filed{id: weir.ID{Epoch: c.store.Epoch, Lane: number, Seq: int64(len(l.log) + 1),
+			Nonce: text("Nonce")},
+			key: text("Key"), item: c.store.Fold.Fold(text("Key")), contract: text("Contract"),
+			skip: skip,
 			edit: edit, number: -1, body: string(body), idem: text("Idem")}
+
 		if blob := text("Blob"); blob != "" {
 			f.body = blob
 			c.counts.Blobs++
 		}
+
 		if edit {
 			f.versionText = text("Version")
 			f.version, _ = weir.ParseVersion(f.versionText)
 		}
+
 		f.accepted, _ = v["AcceptedAt"].(time.Time)
 		f.filed = time.Now()
 		if f.due, _ = v["DueAt"].(time.Time); !f.due.IsZero() {
 			f.waits, f.dues, f.changed = true, append(f.dues, f.due), time.Now()
 			c.counts.Scheduled++
 		}
+
 		if op.Key != "m_"+lane.OrderPos(f.id.Seq) {
-			c.addViolation("books", "lane %d: %s was filed where %d was next", number, op.Key, f.id.Seq)
+			c.addViolation("books", "lane %d: %s was filed where %d was next", number,
+				op.Key, f.id.Seq)
 		}
+
 		l.log = append(l.log, f)
+
 		if batch := text("Batch"); batch != "" {
 			number, _ := v["Part"].(int64)
 			c.checkPart(f, batch, int(number))
@@ -333,11 +362,15 @@ func (c *checker) checkCommitted(p *process, l *laneState, number int, v map[str
 		c.checkHandedOver(l, number)
 		c.checkTakenOnce(p, l, number)
 		c.checkPauseEnded(p, l, number, v)
-	case fence == l.fence && nonce == l.nonce && commit > l.commit: // a refused commit leaves a gap in the numbers
+
+	case fence == l.fence && nonce == l.nonce &&
+		commit > l.commit: // a refused commit leaves a gap in the numbers
 	default:
-		c.addViolation("fence", "%s committed %d under fence %d in lane %d, where %d under %d was last", p.name, commit,
+		c.addViolation("fence",
+			"%s committed %d under fence %d in lane %d, where %d under %d was last", p.name, commit,
 			fence, number, l.commit, l.fence)
 	}
+
 	l.fence, l.commit = fence, commit
 }
 
@@ -349,22 +382,27 @@ func (c *checker) checkBooks(l *laneState, number int) {
 		c.addViolation("books", "%v", err)
 		return
 	}
+
 	before, n := l.last, now.Tail.Counts
 	l.recordPause(now)
 	l.last = now
 	b := before.Tail.Counts
 	switch {
 	case now.Head.Next-1 != int64(len(l.log)):
-		c.addViolation("books", "lane %d: head says %d messages, %d were filed", number, now.Head.Next-1, len(l.log))
-	case now.WaitingCount() < 0, now.Tail.Cursor > now.Head.Next, now.Tail.Cursor < before.Tail.Cursor:
+		c.addViolation("books", "lane %d: head says %d messages, %d were filed", number,
+			now.Head.Next-1, len(l.log))
+	case now.WaitingCount() < 0, now.Tail.Cursor > now.Head.Next,
+		now.Tail.Cursor < before.Tail.Cursor:
 		c.addViolation("books", "lane %d: %+v after %+v", number, now, before)
 	case n.Delivered < b.Delivered || n.Dead < b.Dead-l.back || n.Cancelled < b.Cancelled ||
 		n.Superseded < b.Superseded || n.Discarded < b.Discarded:
 		c.addViolation("books", "lane %d: counters %+v after %+v", number, n, b)
 	case n.Delivered > b.Delivered && now.Tail.LastDeliveredAt.IsZero():
-		c.addViolation("report", "lane %d: %d messages were delivered, and tail has no time of a delivery", number,
+		c.addViolation("report",
+			"lane %d: %d messages were delivered, and tail has no time of a delivery", number,
 			n.Delivered)
 	}
+
 	l.back = 0
 	if c.snapshots++; c.snapshots%16 == 0 {
 		c.recountLane(l, number, now)
@@ -389,9 +427,11 @@ func (c *checker) recountLane(l *laneState, number int, now lane.Control) {
 			n.Discarded++
 		}
 	}
+
 	n.Cancelled -= c.checkRows(l, number, now)
 	if n != now.Tail.Counts {
-		c.addViolation("books", "lane %d: tail counts %+v, the rows say %+v", number, now.Tail.Counts, n)
+		c.addViolation("books", "lane %d: tail counts %+v, the rows say %+v", number,
+			now.Tail.Counts, n)
 	}
 }
 
@@ -400,16 +440,20 @@ func (c *checker) stageOf(f *filed) weir.Stage {
 	if stage := cmp.Or(f.final, f.now); stage != "" {
 		return stage
 	}
+
 	st, err := c.store.Messages().Status(context.Background(), f.id)
 	if err != nil {
 		c.addViolation("lost", "message %d of lane %d: %v", f.id.Seq, f.id.Lane, err)
 		return ""
 	}
+
 	// a dead message can still be replayed or discarded
 	if st.Stage.Final() && st.Stage != weir.Dead {
 		f.final = st.Stage
 	}
+
 	f.now = st.Stage
+
 	return st.Stage
 }
 
@@ -423,6 +467,7 @@ func (l *laneState) forgetStages(ops []storage.Op) {
 				f.now = ""
 			}
 		}
+
 		place, of := strings.CutPrefix(op.Key, "m_")
 		if seq, err := strconv.Atoi(place); of && err == nil && seq <= len(l.log) {
 			l.log[seq-1].now = ""

@@ -9,9 +9,9 @@ import (
 	"weir/internal/storage"
 )
 
-// In some seeds a person has damaged the table: each lane has rows whose keys Weir cannot read, among the rows of
-// messages, packed deliveries, due times, dead messages and events. All promises hold nevertheless: no reader stops at
-// such a row, and each lane comes to rest.
+// In some seeds a person has damaged the table: each lane has rows whose keys Weir cannot read,
+// among the rows of messages, packed deliveries, due times, dead messages and events. All promises
+// hold nevertheless: no reader stops at such a row, and each lane comes to rest.
 
 // junk ends the keys of damaged rows.
 const junk = "junk"
@@ -23,16 +23,20 @@ func (w *world) damageLanes(ctx context.Context) {
 	if !w.isDamaged {
 		return
 	}
+
 	for number := range w.lanes {
 		name := fmt.Sprint("damage ", number)
-		at, seq := w.dice.drawBetween(name+" at", 0, w.trouble), 1+w.dice.drawBelow(name+" behind", 20)
+		at, seq := w.dice.drawBetween(name+" at", 0, w.trouble),
+			1+w.dice.drawBelow(name+" behind", 20)
 		w.upstream.Go(func() {
 			time.Sleep(at)
 			var ops []storage.Op
-			for _, key := range []string{fmt.Sprintf("m_%019d-", seq), fmt.Sprintf("d_%019d-", seq), "n_!", "s_!",
-				"x_!"} {
-				ops = append(ops, storage.Op{Kind: storage.Insert, Key: key + junk, Values: map[string]any{}})
+			for _, key := range []string{fmt.Sprintf("m_%019d-", seq), fmt.Sprintf("d_%019d-", seq),
+				"n_!", "s_!", "x_!"} {
+				ops = append(ops,
+					storage.Op{Kind: storage.Insert, Key: key + junk, Values: map[string]any{}})
 			}
+
 			partition := w.check.store.Partition(number)
 			if _, err := w.account.Table().Transact(ctx, partition, ops); err != nil {
 				w.check.reportViolation("setup", "damaged rows of lane %d: %v", number, err)

@@ -63,37 +63,51 @@ func (w *depot) newClerk(name string) *clerk {
 		Rand: w.dice.newSource(name + " store")}
 	p.audit = &audit.Log{Table: table, Keep: keepAudited, Now: time.Now, Logger: discardLog}
 	p.counts = history.NewRecorder(time.Now, func() map[string]int64 { return nil })
-	p.history = history.NewKeeper(history.Config{Table: table, Recorder: p.counts, Now: time.Now, Log: discardLog})
-	p.drainer = drain.New(drain.Config{Store: p.store, Leases: p.leases, Sender: w.cms(), Tickets: silent{},
-		Lease: depotLease, Settle: time.Second, Attempts: 3, Observer: p.counts,
+	p.history = history.NewKeeper(history.Config{Table: table, Recorder: p.counts, Now: time.Now,
+		Log: discardLog})
+	p.drainer = drain.New(drain.Config{Store: p.store, Leases: p.leases, Sender: w.cms(),
+		Tickets: silent{}, Lease: depotLease, Settle: time.Second, Attempts: 3, Observer: p.counts,
 		Backoff: drain.Backoff{Min: time.Second, Max: 2 * time.Second}, Now: time.Now,
 		Rand: w.dice.newSource(name + " drain"), Log: discardLog})
-	p.limits = upstream.NewSet([]upstream.Definition{{Name: "shop", DailyQuota: depotQuota}}, p.quotaTable(),
-		time.Now, ignoreLimited{})
+
+	p.limits = upstream.NewSet([]upstream.Definition{{Name: "shop", DailyQuota: depotQuota}},
+		p.quotaTable(), time.Now, ignoreLimited{})
 	appender := lane.NewAppender(p.store, discardLog)
 	p.filer = &filing.Filer{Contracts: w.contracts, Log: appender, Limits: p.limits}
-	p.batches = batch.New(batch.Config{Store: p.store, Blobs: blobs, Leases: p.leases, Lease: depotLease,
+	p.batches = batch.New(batch.Config{Store: p.store, Blobs: blobs, Leases: p.leases,
+		Lease:     depotLease,
 		Contracts: w.contracts, MaxBody: depotBody, Filer: p.filer, Log: appender,
 		Wake: p.drainer.Wake, Refused: func(error) {}, Now: time.Now, Logger: discardLog,
 		FinishFile: func(ctx context.Context, b api.Batch, file string) error {
 			return p.inbox.FinishBatch(ctx, b, file)
 		}})
+
 	p.inbox = inbox.New(inbox.Config{Inbox: p.newFiles("inbox"), Accepted: p.newFiles("accepted"),
-		Rejected: p.newFiles("rejected"), Leases: p.leases, Lease: depotLease, Filer: p.filer, Batches: p.batches,
+		Rejected: p.newFiles("rejected"), Leases: p.leases, Lease: depotLease, Filer: p.filer,
+		Batches:  p.batches,
 		Messages: p.store.Messages(), CanSplit: true, MaxBody: depotBody, Retention: keepArchived,
 		Wake: p.drainer.Wake, Refused: func(error) {}, Now: time.Now, Logger: discardLog})
-	p.replays = replay.New(replay.Config{Store: p.store, Log: replay.LogOf(p.store), Leases: p.leases,
-		Lease: depotLease, Wake: p.drainer.Wake, Now: time.Now, Logger: discardLog})
+
+	p.replays = replay.New(replay.Config{Store: p.store, Log: replay.LogOf(p.store),
+		Leases: p.leases,
+		Lease:  depotLease, Wake: p.drainer.Wake, Now: time.Now, Logger: discardLog})
 	plans := &recur.Store{Table: table, Bodies: blobs, Now: time.Now}
-	p.schedules = recur.New(recur.Config{Store: plans, Log: recurringLog{appender, p.store.Messages()},
-		Contracts: w.contracts, Waker: noRinger{}, Now: time.Now, Rand: w.dice.newSource(name + " schedules"),
+	p.schedules = recur.New(recur.Config{Store: plans,
+		Log:       recurringLog{appender, p.store.Messages()},
+		Contracts: w.contracts, Waker: noRinger{}, Now: time.Now,
+		Rand:   w.dice.newSource(name + " schedules"),
 		Logger: discardLog})
+
 	retention := &lane.Retention{Store: p.store, KeepFinal: keepMessages, KeepDead: keepMessages,
 		TimeShare: 5 * time.Second}
-	p.upkeep = upkeep.New(upkeep.Config{Retention: retention, Lanes: depotLanes, Table: table, Now: time.Now,
+	p.upkeep = upkeep.New(upkeep.Config{Retention: retention, Lanes: depotLanes, Table: table,
+		Now:    time.Now,
 		Logger: discardLog, Jobs: upkeep.Jobs(upkeep.Parts{Messages: retention, Audit: p.audit,
-			History: history.Expiry{Table: table, Now: time.Now}, Batches: p.batches, Files: p.inbox, Now: time.Now,
-			Replays: replay.Expiry{Table: table, Now: time.Now}, Schedules: plans, Leases: slowLeases{p}})})
+			History: history.Expiry{Table: table, Now: time.Now}, Batches: p.batches,
+			Files: p.inbox, Now: time.Now,
+			Replays: replay.Expiry{Table: table, Now: time.Now}, Schedules: plans,
+			Leases: slowLeases{p}})})
+
 	return p
 }
 
@@ -105,13 +119,15 @@ func (p *clerk) drawFault(storagetest.Call) storagetest.Fault {
 	if !p.w.dice.drawChance(p.name+" fault", p.w.faults) {
 		return storagetest.Fault{}
 	}
-	kinds := []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter, storagetest.Late}
+
+	kinds := []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter,
+		storagetest.Late}
 	return storagetest.Fault{Kind: kinds[p.w.dice.drawBelow(p.name+" kind", 3)],
 		Delay: p.w.dice.drawBetween(p.name+" late", time.Millisecond, 5*time.Second)}
 }
 
-// quotaTable returns a table without faults, except those of a dead process: a reservation whose answer is lost would
-// be counted, and is allowed.
+// quotaTable returns a table without faults, except those of a dead process: a reservation whose
+// answer is lost would be counted, and is allowed.
 func (p *clerk) quotaTable() storage.Table {
 	faults := storagetest.NewFaults()
 	faults.Set(func(storagetest.Call) storagetest.Fault {
@@ -120,6 +136,7 @@ func (p *clerk) quotaTable() storage.Table {
 		}
 		return storagetest.Fault{}
 	})
+
 	return faults.Table(p.w.account.Table())
 }
 
@@ -135,15 +152,16 @@ func (w *depot) cms() drain.Sender {
 	return taker{}
 }
 
-// taker is a CMS that takes or rejects each message at once. It rejects the messages of one key, until
-// an operator has replayed them.
+// taker is a CMS that takes or rejects each message at once. It rejects the messages of one key,
+// until an operator has replayed them.
 type taker struct{}
 
 const rejectedKey = "k4"
 
 func (taker) Send(_ context.Context, d weir.Delivery) weir.Result {
 	if d.Message.Key == rejectedKey && d.Message.Replays == 0 {
-		return weir.Result{Outcome: weir.OutcomeRejected, Status: 422, Reason: "no", StartedAt: time.Now()}
+		return weir.Result{Outcome: weir.OutcomeRejected, Status: 422, Reason: "no",
+			StartedAt: time.Now()}
 	}
 	return weir.Result{Outcome: weir.OutcomeDelivered, Status: 200, StartedAt: time.Now()}
 }
@@ -159,23 +177,28 @@ func (w *depot) liveDay(day int) {
 	p := w.newClerk(fmt.Sprint("day ", day))
 	ctx, end := context.WithCancel(context.Background())
 	p.work(ctx, day)
+
 	for range 8 + w.dice.drawBelow("rounds", 8) {
 		for number := range depotLanes {
 			p.drainer.Wake(number)
 		}
+
 		_ = p.batches.ResumeOrphans(ctx)
 		_ = p.schedules.Load(ctx)
 		if control, err := p.store.ReadControl(ctx, 0); err == nil {
 			p.replays.ResumeOrphans(control)
 		}
+
 		_ = p.inbox.Collect(ctx)
 		p.upkeep.BeginPass()
 		time.Sleep(time.Minute)
 	}
+
 	isKilled := w.dice.drawChance("killed", 0.3)
 	if isKilled {
 		p.isDead.Store(true)
 	}
+
 	end()
 	p.stop(isKilled)
 	w.checkQuota(p, isKilled)
@@ -186,13 +209,16 @@ func (w *depot) liveDay(day int) {
 func (p *clerk) stop(isKilled bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	for name, stop := range map[string]func(context.Context) error{"inbox": p.inbox.Close, "batches": p.batches.Close,
+
+	for name, stop := range map[string]func(context.Context) error{"inbox": p.inbox.Close,
+		"batches": p.batches.Close,
 		"replays": p.replays.Close, "schedules": p.schedules.Close, "drainer": p.drainer.Close,
 		"upkeep": p.upkeep.Close} {
 		if err := stop(ctx); err != nil && !isKilled {
 			p.w.addProblem("stop", "%s: %s: %v", p.name, name, err)
 		}
 	}
+
 	_ = p.history.Close(ctx) // storage may have failed
 	if err := p.limits.ReturnReserved(ctx); err != nil && !isKilled {
 		p.w.addProblem("stop", "%s: quota: %v", p.name, err)
@@ -203,8 +229,10 @@ func (p *clerk) stop(isKilled bool) {
 func (p *clerk) work(ctx context.Context, day int) {
 	dice, name := p.w.dice, p.name
 	for n := range dice.drawBelow(name+" entries", 12) {
-		p.audit.Record(ctx, audit.Entry{Action: "change", Subject: fmt.Sprint("m", n), Detail: `{"key":"k1"}`})
+		p.audit.Record(ctx, audit.Entry{Action: "change", Subject: fmt.Sprint("m", n),
+			Detail: `{"key":"k1"}`})
 	}
+
 	for n := range dice.drawBelow(name+" files", p.w.files) {
 		body := fmt.Sprintf(`<article path="f%d">%d</article>`, n, day)
 		switch dice.drawBelow(name+" file kind", 5) {
@@ -213,20 +241,29 @@ func (p *clerk) work(ctx context.Context, day int) {
 		case 1:
 			body = fmt.Sprintf(`<feed><article path="b%d">%d</article></feed>`, n, day)
 		}
-		p.putFile(ctx, fmt.Sprintf("%c-%d-%d.xml", 'a'+dice.drawBelow(name+" letter", 26), day, n), body)
+
+		p.putFile(ctx, fmt.Sprintf("%c-%d-%d.xml", 'a'+dice.drawBelow(name+" letter", 26), day, n),
+			body)
 	}
+
 	for n := range dice.drawBelow(name+" batches", 3) {
-		_, _ = p.batches.Accept(ctx, batch.Spec{Mode: api.BatchAll, IdempotencyKey: fmt.Sprint("batch ", day, n)},
+		_, _ = p.batches.Accept(ctx,
+			batch.Spec{Mode: api.BatchAll, IdempotencyKey: fmt.Sprint("batch ", day, n)},
 			strings.NewReader(fmt.Sprintf(`<feed><article path="p%d">%d</article></feed>`, n, day)))
 	}
+
 	for n := range dice.drawBelow(name+" forgotten", 3) {
 		p.leaveBehind(ctx, day, n)
 	}
+
 	p.changeSchedules(ctx, day)
+
 	for range dice.drawBelow(name+" replays", 3) {
 		lately := replay.Filter{From: time.Now().Add(-36 * time.Hour)}
-		_, _ = p.replays.Start(ctx, replay.Spec{Filter: lately, RatePerMinute: 60, StopAtErrorRate: 1})
+		_, _ = p.replays.Start(ctx,
+			replay.Spec{Filter: lately, RatePerMinute: 60, StopAtErrorRate: 1})
 	}
+
 	for n := range 1 + dice.drawBelow(name+" posts", 8) {
 		p.post(ctx, fmt.Sprint(day, " ", n))
 	}
@@ -244,13 +281,15 @@ func (p *clerk) changeSchedules(ctx context.Context, day int) {
 		if p.w.dice.drawChance(p.name+" large", 0.3) {
 			text = noise(p.w.dice, p.name)
 		}
+
 		body := fmt.Appendf(nil, `<article path="s">%s</article>`, text)
 		p.repeat(func() error {
-			_, _, err := p.schedules.Put(ctx, schedule, recur.Definition{Cron: "@every 1h", Message: body},
-				recur.Condition{})
+			_, _, err := p.schedules.Put(ctx, schedule,
+				recur.Definition{Cron: "@every 1h", Message: body}, recur.Condition{})
 			return err
 		})
 	}
+
 	p.repeat(func() error {
 		err := p.schedules.Delete(ctx, name(day-1), recur.Condition{})
 		if weir.KindOf(err) == weir.NotFound {
@@ -276,16 +315,18 @@ func (p *clerk) putFile(ctx context.Context, name, body string) {
 	}
 }
 
-// leaveBehind leaves what a process leaves that dies: a body without a message, a document without a
-// batch, a message without a schedule, and the lease of a bulk replay.
+// leaveBehind leaves what a process leaves that dies: a body without a message, a document without
+// a batch, a message without a schedule, and the lease of a bulk replay.
 func (p *clerk) leaveBehind(ctx context.Context, day, n int) {
 	date := time.Now().UTC().Format(time.DateOnly)
 	for _, name := range []string{fmt.Sprintf("%s/1.0/%032d", date, n),
-		fmt.Sprintf("batches/lost-%d-%d/document/0", day, n), fmt.Sprintf("schedules/lost/%d-%d", day, n)} {
+		fmt.Sprintf("batches/lost-%d-%d/document/0", day, n),
+		fmt.Sprintf("schedules/lost/%d-%d", day, n)} {
 		if err := p.w.account.Blobs().Put(ctx, name, []byte("x")); err != nil {
 			p.w.addProblem("setup", "%v", err)
 		}
 	}
+
 	id := fmt.Sprintf("00000000-0000-0000-0000-%012d", day*100+n)
 	_ = p.leases.Acquire(ctx, fmt.Sprintf("replay-%d-%d", day, n), id, depotLease)
 }
@@ -299,29 +340,38 @@ func (p *clerk) post(ctx context.Context, name string) {
 	if dice.drawChance("large", 0.1) {
 		text = noise(dice, name)
 	}
-	s := filing.Submission{ContentType: "application/xml", Options: filing.Options{Upstream: "shop"},
-		Body: fmt.Appendf(nil, `<article path="k%d">%s</article>`, dice.drawBelow("key", 5), text)}
+
+	s := filing.Submission{ContentType: "application/xml",
+		Options: filing.Options{Upstream: "shop"},
+		Body: fmt.Appendf(nil, `<article path="k%d">%s</article>`,
+			dice.drawBelow("key", 5), text)}
+
 	if dice.drawChance("idempotent", 0.6) {
 		s.Options.IdempotencyKey = name
 	}
+
 	failure := storage.Kind(0)
 	if dice.drawChance("storage fails", 0.15) {
 		failure = []storage.Kind{storage.Throttled, storage.Ambiguous}[dice.drawBelow("failure", 2)]
 	}
+
 	p.repeatPost(ctx, s, failure, 5+dice.drawBelow("tries that fail", 20))
 }
 
 // repeatPost tries a post until it is answered. The first tries fail if failure is set.
-func (p *clerk) repeatPost(ctx context.Context, s filing.Submission, failure storage.Kind, failing int) {
+func (p *clerk) repeatPost(ctx context.Context, s filing.Submission, failure storage.Kind,
+	failing int) {
 	unanswered := 0
 	for tries := range 60 {
 		if failure != 0 && tries < failing {
 			p.faults.Set(failAppends(failure))
 		}
+
 		limited, cancel := context.WithTimeout(ctx, 9*time.Second)
 		_, err := p.filer.File(limited, s)
 		cancel()
 		p.faults.Set(p.drawFault)
+
 		switch {
 		case err == nil:
 			p.w.posts++
@@ -329,17 +379,21 @@ func (p *clerk) repeatPost(ctx context.Context, s filing.Submission, failure sto
 				p.lost += unanswered
 			}
 			return
+
 		case weir.KindOf(err) == weir.Limited:
 			p.w.addProblem("quota", "a post was refused: %v", err)
 			return
 		case !lane.IsNotAppended(err):
 			unanswered++
 		}
+
 		time.Sleep(5 * time.Second)
 	}
+
 	if s.Options.IdempotencyKey != "" {
 		unanswered = min(unanswered, 1)
 	}
+
 	p.lost += unanswered
 }
 
@@ -363,21 +417,25 @@ func noise(d *dice, name string) string {
 	return text.String()
 }
 
-// checkQuota checks that the quota of the day has counted each stored message once, however often it was tried.
+// checkQuota checks that the quota of the day has counted each stored message once, however often
+// it was tried.
 func (w *depot) checkQuota(p *clerk, isKilled bool) {
 	ctx := context.Background()
 	row, err := w.account.Table().Get(ctx, "upstreams", "quota_shop")
 	if err != nil && !storage.Is(err, storage.NotFound) {
 		w.addProblem("setup", "%v", err)
 	}
+
 	counted, _ := row.Values["Reserved"].(int64)
 	if today, _ := row.Values["Day"].(string); today != time.Now().UTC().Format(time.DateOnly) {
 		counted = 0
 	}
+
 	stored, most := w.countPosts(ctx), int64(p.lost)
 	if isKilled {
 		most += 100 // what the process had reserved is lost
 	}
+
 	if most += stored; counted < stored || counted > most {
 		w.addProblem("quota", "%s: the quota counted %d messages, want %d that are stored, and %d at most", p.name,
 			counted, stored, most)
@@ -395,6 +453,7 @@ func (w *depot) countPosts(ctx context.Context) (n int64) {
 				w.addProblem("setup", "%v", err)
 				return n
 			}
+
 			for _, row := range page.Rows {
 				acceptedAt, _ := row.Values["AcceptedAt"].(time.Time)
 				if row.Values["Upstream"] == "shop" && !acceptedAt.Before(today) {
@@ -402,9 +461,11 @@ func (w *depot) countPosts(ctx context.Context) (n int64) {
 				}
 				q.After = row.Key
 			}
+
 			more = page.More
 		}
 	}
+
 	return n
 }
 
@@ -412,6 +473,7 @@ func (w *depot) countPosts(ctx context.Context) (n int64) {
 func (w *depot) listPage(ctx context.Context) error {
 	timer := time.NewTimer(w.listTakes)
 	defer timer.Stop()
+
 	select {
 	case <-timer.C:
 		return nil
@@ -420,7 +482,8 @@ func (w *depot) listPage(ctx context.Context) error {
 	}
 }
 
-// The ports below list slowly, and in pages of pageSize names. In memory, a marker is the last name of a page.
+// The ports below list slowly, and in pages of pageSize names. In memory, a marker is the last name
+// of a page.
 
 type slowBlobs struct {
 	storagetest.BlobPort
@@ -469,10 +532,12 @@ func (f slowFiles) List(ctx context.Context, prefix, marker string) (storage.Fil
 	if err := f.w.listPage(ctx); err != nil {
 		return storage.FilePage{}, err
 	}
+
 	page, err := f.Files.List(ctx, prefix, marker)
 	if len(page.Files) > f.w.pageSize {
 		page.Files = page.Files[:f.w.pageSize]
 		page.Next = page.Files[f.w.pageSize-1].Name
 	}
+
 	return page, err
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// dice draws random values by name. The n-th draw of a name is the same in each run of a seed, in whatever order the
-// goroutines run.
+// dice draws random values by name. The n-th draw of a name is the same in each run of a seed, in
+// whatever order the goroutines run.
 type dice struct {
 	seed uint64
 
@@ -53,14 +53,14 @@ func (d *dice) drawChance(name string, p float64) bool { return d.drawFloat(name
 // drawBelow draws an integer from 0 to n-1.
 func (d *dice) drawBelow(name string, n int) int { return int(d.drawFloat(name) * float64(n)) }
 
-// drawBetween draws a duration from low up to high. The duration has nanoseconds, so two draws of a run are hardly ever
-// equal.
+// drawBetween draws a duration from low up to high. The duration has nanoseconds, so two draws of a
+// run are hardly ever equal.
 func (d *dice) drawBetween(name string, low, high time.Duration) time.Duration {
 	return low + time.Duration(d.drawFloat(name)*float64(high-low))
 }
 
-// newSource returns a function that draws random values from 0 to 1. Several goroutines may call it: the values depend
-// on the virtual time, and not on the order of the calls.
+// newSource returns a function that draws random values from 0 to 1. Several goroutines may call
+// it: the values depend on the virtual time, and not on the order of the calls.
 func (d *dice) newSource(name string) func() float64 {
 	return func() float64 {
 		return float64(d.drawNth(name, uint64(time.Now().UnixNano()))>>11) / (1 << 53)

@@ -22,7 +22,8 @@ const (
 
 // drawElsewhere draws whether a seed has such messages.
 func (s *settings) drawElsewhere(d *dice) {
-	s.elsewhere = s.instances > 1 && s.rate == 0 && s.missing.contract == "" && d.drawChance("elsewhere", 0.15)
+	s.elsewhere = s.instances > 1 && s.rate == 0 && s.missing.contract == "" &&
+		d.drawChance("elsewhere", 0.15)
 }
 
 // fileElsewhere posts the messages, and checks how long they wait. It reports whether all work is
@@ -31,14 +32,17 @@ func (w *world) fileElsewhere(ctx context.Context) bool {
 	if !w.elsewhere {
 		return true
 	}
+
 	for left := w.check.undisturbedFor(); left > 0; left = w.check.undisturbedFor() {
 		time.Sleep(left)
 	}
+
 	var lags []time.Duration
 	for i := range elsewhereMessages {
 		w.receiver = w.slots[min(i, 1)]
 		n := w.check.countExpected()
-		m := weir.Message{Contract: "article", Key: "elsewhere", ContentType: "application/xml", Body: w.newBody(n)}
+		m := weir.Message{Contract: "article", Key: "elsewhere", ContentType: "application/xml",
+			Body: w.newBody(n)}
 		s := &submission{number: n, key: m.Key, idem: fmt.Sprint("idem", n), message: m}
 		w.check.expectSubmission(s)
 		w.sendUntilAccepted(ctx, fmt.Sprint(n), s)
@@ -46,12 +50,15 @@ func (w *world) fileElsewhere(ctx context.Context) bool {
 		for time.Since(accepted) < 2*time.Second && !w.check.isAllTaken(n, 1) {
 			time.Sleep(5 * time.Millisecond)
 		}
+
 		lags = append(lags, time.Since(accepted))
 		time.Sleep(time.Until(accepted.Add(time.Second)))
 	}
+
 	w.receiver = nil
 	w.check.checkElsewhere(lags[2:])
 	w.quiet = time.Now()
+
 	return w.awaitRest(ctx)
 }
 
@@ -63,6 +70,7 @@ func (c *checker) checkElsewhere(lags []time.Duration) {
 	slices.Sort(lags)
 	c.counts.Elsewhere += len(lags)
 	if half := lags[len(lags)/2-1]; half > elsewhereWithin {
-		c.addViolation("unseen", "half of the messages of another instance waited %s or longer: %v", half, lags)
+		c.addViolation("unseen", "half of the messages of another instance waited %s or longer: %v",
+			half, lags)
 	}
 }

@@ -38,16 +38,18 @@ func (w *world) startErasers(ctx context.Context) {
 func (c *checker) listFiled() (ids []weir.ID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	for _, s := range c.expected {
 		if !s.id.IsZero() {
 			ids = append(ids, s.id)
 		}
 	}
+
 	return ids
 }
 
-// eraseMessage asks random instances to erase a message, up to 20 times, until an instance accepts or refuses. An
-// instance refuses if the message can still be sent.
+// eraseMessage asks random instances to erase a message, up to 20 times, until an instance accepts
+// or refuses. An instance refuses if the message can still be sent.
 func (w *world) eraseMessage(ctx context.Context, name string, id weir.ID) {
 	asked := w.check.noteErasure(id, w.check.noteErasing(id))
 	for range 20 {
@@ -55,15 +57,18 @@ func (w *world) eraseMessage(ctx context.Context, name string, id weir.ID) {
 		_, err := askProcess(ctx, p, name,
 			func(ctx context.Context) (weir.Status, error) { return p.erase(ctx, id) })
 		w.trace.addLine("%s: %s erases lane %d seq %d: %v", p.name, name, id.Lane, id.Seq, err)
+
 		if err == nil {
 			p.lookAtLane(id.Lane)
 			w.check.checkErased(id)
 			w.check.confirmErasure(asked)
 			return
 		}
+
 		if weir.KindOf(err) == weir.Conflict || weir.KindOf(err) == weir.NotFound {
 			return
 		}
+
 		time.Sleep(w.dice.drawBetween(name+" again", 200*time.Millisecond, 3*time.Second))
 	}
 }
@@ -75,8 +80,8 @@ func (p *process) erase(ctx context.Context, id weir.ID) (weir.Status, error) {
 	return p.store.Requests().Erase(ctx, id)
 }
 
-// noteErasing records that an operator asks to erase a message, and returns the message's key. From then on, receivers
-// of events need not get events about the message.
+// noteErasing records that an operator asks to erase a message, and returns the message's key. From
+// then on, receivers of events need not get events about the message.
 func (c *checker) noteErasing(id weir.ID) (key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,16 +91,17 @@ func (c *checker) noteErasing(id weir.ID) (key string) {
 	return f.key
 }
 
-// mayBeErased reports whether an operator has asked to erase a message. The row of an erased message has no hash of the
-// body. So a post with the same idempotency key and another body counts as a repeat.
+// mayBeErased reports whether an operator has asked to erase a message. The row of an erased
+// message has no hash of the body. So a post with the same idempotency key and another body counts
+// as a repeat.
 func (c *checker) mayBeErased(s *submission) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.laneOf(s.id.Lane).log[s.id.Seq-1].erasing
 }
 
-// checkErased checks that the row of an erased message has no content, and has the hash of the ordering key in place of
-// the key.
+// checkErased checks that the row of an erased message has no content, and has the hash of the
+// ordering key in place of the key.
 func (c *checker) checkErased(id weir.ID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,30 +109,36 @@ func (c *checker) checkErased(id weir.ID) {
 	f := c.laneOf(id.Lane).log[id.Seq-1]
 	for _, row := range c.rowsOf(id.Lane, fmt.Sprintf("m_%019d", id.Seq)) {
 		key, _ := row.Values["Key"].(string)
-		if row.Values["Body"] != nil || row.Values["Edited"] != nil || row.Values["Callback"] != nil ||
+		if row.Values["Body"] != nil || row.Values["Edited"] != nil ||
+			row.Values["Callback"] != nil ||
 			!strings.HasPrefix(key, "sha256:") {
-			c.addViolation("erased", "seq %d of lane %d was erased, and has %v", f.id.Seq, f.id.Lane, row.Values)
+			c.addViolation("erased", "seq %d of lane %d was erased, and has %v", f.id.Seq,
+				f.id.Lane, row.Values)
 		}
 	}
 }
 
-// noteErasures checks the erasures in a transaction. A message may be erased only if an operator asked for that, and if
-// the message can no longer be sent.
+// noteErasures checks the erasures in a transaction. A message may be erased only if an operator
+// asked for that, and if the message can no longer be sent.
 func (c *checker) noteErasures(p *process, l *laneState, ops []storage.Op) {
 	for _, op := range ops {
 		if !strings.HasPrefix(op.Key, "m_") || op.Values["ErasedAt"] == nil {
 			continue
 		}
+
 		f := l.log[seqOf(op.Key)-1]
 		switch {
 		case !f.erasing:
-			c.addViolation("erased", "%s erased seq %d of lane %d and was not asked to", p.name, f.id.Seq, f.id.Lane)
+			c.addViolation("erased", "%s erased seq %d of lane %d and was not asked to", p.name,
+				f.id.Seq, f.id.Lane)
 		case !c.stageOf(f).Final() || f.isRequested():
-			c.addViolation("erased", "%s erased seq %d of lane %d, which may be sent: %s", p.name, f.id.Seq, f.id.Lane,
-				c.stageOf(f))
+			c.addViolation("erased", "%s erased seq %d of lane %d, which may be sent: %s", p.name,
+				f.id.Seq, f.id.Lane, c.stageOf(f))
 		case f.discardAsked && !f.discarded:
-			c.addViolation("erased", "%s erased seq %d of lane %d while a discard of it waits", p.name, f.id.Seq, f.id.Lane)
+			c.addViolation("erased", "%s erased seq %d of lane %d while a discard of it waits",
+				p.name, f.id.Seq, f.id.Lane)
 		}
+
 		f.erased = true
 	}
 }

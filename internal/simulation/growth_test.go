@@ -25,8 +25,8 @@ import (
 // each day, every row and every blob of the account must be younger than its retention allows, and
 // an upstream's quota must have counted what was stored.
 
-// depot is a storage account over some weeks. Storage lists slowly and in short pages, so that one call of a job does
-// not reach the end of a long listing.
+// depot is a storage account over some weeks. Storage lists slowly and in short pages, so that one
+// call of a job does not reach the end of a long listing.
 type depot struct {
 	dice      *dice
 	account   *memory.Account
@@ -48,12 +48,14 @@ type depot struct {
 
 const (
 	depotDays = 42
-	// Retention in a depot. Batches have a retention of 30 days, and the history one of 8 days, in all worlds.
+	// Retention in a depot. Batches have a retention of 30 days, and the history one of 8 days, in
+	// all worlds.
 	keepArchived = 6 * 24 * time.Hour
 	keepAudited  = 5 * 24 * time.Hour
 	keepMessages = 4 * 24 * time.Hour
-	// growthSlack is the time by which a row or a blob may outlive its retention: a job that is done runs again after a
-	// day, a process works for some minutes a day only, and may be killed in them.
+	// growthSlack is the time by which a row or a blob may outlive its retention: a job that is
+	// done runs again after a day, a process works for some minutes a day only, and may be killed
+	// in them.
 	growthSlack = 4 * 24 * time.Hour
 )
 
@@ -67,7 +69,8 @@ func (w *depot) addProblem(kind, format string, args ...any) {
 // default 12. GROWTH_FROM is the first seed, by default 1. If STOP is set, the first failure ends
 // the run.
 func TestGrowth(t *testing.T) {
-	seeds, from, step := readSeeds(t, "GROWTH", 12), readNumber(t, "GROWTH_FROM", 1), readNumber(t, "STEP", 1)
+	seeds, from, step := readSeeds(t, "GROWTH", 12), readNumber(t, "GROWTH_FROM", 1),
+		readNumber(t, "STEP", 1)
 	kept, posts := map[string]int{}, 0
 	for i := range seeds {
 		seed := from + i*step
@@ -76,6 +79,7 @@ func TestGrowth(t *testing.T) {
 		for kind, n := range w.kept {
 			kept[kind] = max(kept[kind], n)
 		}
+
 		if len(w.problems) > 0 {
 			t.Errorf("seed %d: %.2000s", seed, strings.Join(w.problems, "\n"))
 			if os.Getenv("STOP") != "" {
@@ -83,7 +87,10 @@ func TestGrowth(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d seeds, %d posts; most rows and blobs of each kind after a day: %v", seeds, posts, kept)
+
+	t.Logf("%d seeds, %d posts; most rows and blobs of each kind after a day: %v", seeds,
+		posts, kept)
+
 	for _, kind := range growthKinds {
 		if kept[kind.name] == 0 && kind.keep > 0 && kind.name != "inbox" && !t.Failed() {
 			t.Errorf("got no %s in all seeds, want some", kind.name)
@@ -100,6 +107,7 @@ func runDepot(t *testing.T, seed uint64) *depot {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var w *depot
 	synctest.Test(t, func(t *testing.T) {
 		w = &depot{dice: d, account: memory.New(time.Now), contracts: set, began: time.Now(),
@@ -108,10 +116,13 @@ func runDepot(t *testing.T, seed uint64) *depot {
 			pageSize:  2 + d.drawBelow("page size", 8),
 			listTakes: d.drawBetween("list takes", 10*time.Millisecond, 4*time.Second),
 			files:     2 + d.drawBelow("files", 8)}
-		store := &lane.Store{Table: w.account.Table(), Bodies: w.account.Blobs(), Lanes: depotLanes, Now: time.Now}
+
+		store := &lane.Store{Table: w.account.Table(), Bodies: w.account.Blobs(), Lanes: depotLanes,
+			Now: time.Now}
 		if err := store.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+
 		for day := range depotDays {
 			w.liveDay(day)
 			w.checkGrowth()
@@ -119,8 +130,10 @@ func runDepot(t *testing.T, seed uint64) *depot {
 				break
 			}
 		}
+
 		time.Sleep(10 * time.Minute) // within this time, callers that still wait give up
 	})
+
 	return w
 }
 
@@ -145,7 +158,8 @@ var growthKinds = []growthKind{
 	{"replays under way", 0, 4, named("1.0", "!replay_")},
 	{"control rows", 0, 10 * depotLanes, named("1.", "!")},
 	{"latest versions, remembered ids", 0, 0, func(place, name string) bool {
-		return strings.HasPrefix(place, "1.") && (strings.HasPrefix(name, "k_") || strings.HasPrefix(name, "c_"))
+		return strings.HasPrefix(place, "1.") &&
+			(strings.HasPrefix(name, "k_") || strings.HasPrefix(name, "c_"))
 	}},
 	{"last deliveries of keys with dead messages", 0, 1, named("1.", "l_")},
 	{"messages", keepMessages, 0, inPlace("1.")},
@@ -164,7 +178,10 @@ var growthKinds = []growthKind{
 func inPlace(beginning string) func(place, name string) bool { return named(beginning, "") }
 
 func named(place, beginning string) func(place, name string) bool {
-	return func(p, name string) bool { return strings.HasPrefix(p, place) && strings.HasPrefix(name, beginning) }
+	return func(p, name string) bool {
+		return strings.HasPrefix(p, place) &&
+			strings.HasPrefix(name, beginning)
+	}
 }
 
 // checkGrowth looks at each row and each blob of the account.
@@ -177,22 +194,27 @@ func (w *depot) checkGrowth() {
 		if w.firstSeen[full].IsZero() {
 			w.firstSeen[full] = now
 		}
+
 		i := slices.IndexFunc(growthKinds, func(k growthKind) bool { return k.is(place, name) })
 		if i < 0 {
 			w.addProblem("growth", "%s is of no known kind", full)
 			return
 		}
+
 		kind := growthKinds[i]
 		counts[kind.name]++
 		if age := now.Sub(w.firstSeen[full]); kind.keep > 0 && age > kind.keep+growthSlack {
 			w.addProblem("growth", "%s is %s old, and is to be kept for %s", full, age, kind.keep)
 		}
 	})
+
 	maps.DeleteFunc(w.firstSeen, func(full string, _ time.Time) bool { return !present[full] })
+
 	for _, kind := range growthKinds {
 		w.kept[kind.name] = max(w.kept[kind.name], counts[kind.name])
 		if kind.most > 0 && counts[kind.name] > kind.most {
-			w.addProblem("growth", "there are %d %s, at most %d are expected", counts[kind.name], kind.name, kind.most)
+			w.addProblem("growth", "there are %d %s, at most %d are expected", counts[kind.name],
+				kind.name, kind.most)
 		}
 	}
 }
@@ -207,13 +229,16 @@ func (w *depot) listAll(visit func(place, name string)) {
 				w.addProblem("setup", "%v", err)
 				return
 			}
+
 			for _, row := range page.Rows {
 				visit(partition, row.Key)
 				q.After = row.Key
 			}
+
 			more = page.More
 		}
 	}
+
 	blobs := func(place string, list func(marker string) (names []string, next string, err error)) {
 		for marker, more := "", true; more; more = marker != "" {
 			names, next, err := list(marker)
@@ -221,12 +246,15 @@ func (w *depot) listAll(visit func(place, name string)) {
 				w.addProblem("setup", "%v", err)
 				return
 			}
+
 			for _, name := range names {
 				visit(place, name)
 			}
+
 			marker = next
 		}
 	}
+
 	ofBlobs := func(list func(ctx context.Context, prefix, marker string) (storage.BlobPage, error)) func(string) (
 		[]string, string, error) {
 		return func(marker string) (names []string, next string, err error) {
@@ -237,8 +265,10 @@ func (w *depot) listAll(visit func(place, name string)) {
 			return names, page.Next, err
 		}
 	}
+
 	blobs("bodies", ofBlobs(w.account.Blobs().List))
 	blobs("leases", ofBlobs(w.account.Leases().List))
+
 	for _, container := range []string{"inbox", "accepted", "rejected"} {
 		files := w.account.Files(container)
 		blobs(container, func(marker string) (names []string, next string, err error) {

@@ -8,17 +8,18 @@ import (
 	"weir/internal/drain"
 )
 
-// TestKillers simulates runs with a killer: a message that ends each process that sends it. The CMS takes all other
-// messages. After a crash the next holder sends nothing during the settle time. The settle time is often longer than
-// the time for which a holder keeps a lane without sending. In such runs, the lane moves to another holder between two
-// crashes.
+// TestKillers simulates runs with a killer: a message that ends each process that sends it. The CMS
+// takes all other messages. After a crash the next holder sends nothing during the settle time. The
+// settle time is often longer than the time for which a holder keeps a lane without sending. In
+// such runs, the lane moves to another holder between two crashes.
 
-// deathsAtMost is the largest number of processes that the killer is allowed to end. After three deaths a holder names
-// each message in tail before it sends the message. After three more deaths the named message is dead.
+// deathsAtMost is the largest number of processes that the killer is allowed to end. After three
+// deaths a holder names each message in tail before it sends the message. After three more deaths
+// the named message is dead.
 const deathsAtMost = 6
 
-// killing has the range of the submissions that are killers: the submission n is a killer if begins <= n < ends. The
-// zero value means that there are no killers.
+// killing has the range of the submissions that are killers: the submission n is a killer if begins
+// <= n < ends. The zero value means that there are no killers.
 type killing struct{ begins, ends int }
 
 func drawKillers(d *dice) settings {
@@ -29,6 +30,7 @@ func drawKillers(d *dice) settings {
 		timeout: 5 * time.Second, backoff: drain.Backoff{Min: time.Second, Max: 5 * time.Second},
 		trouble: 30 * time.Second, bad: [2]int{-1, -1}, refusedRow: -1,
 	}
+
 	s.killing.begins = d.drawBelow("killer", s.messages)
 	s.killing.ends = s.killing.begins + 1
 	return s
@@ -40,10 +42,11 @@ func (w *world) isKiller(body string) bool {
 	return err == nil && n >= w.killing.begins && n < w.killing.ends
 }
 
-// deaths tells restartProcesses which processes were ended by a killer. Each slot (an instance of the platform) has
-// its own deaths.
+// deaths tells restartProcesses which processes were ended by a killer. Each slot (an instance of
+// the platform) has its own deaths.
 type deaths struct {
-	names   chan string   // names of ended processes; the buffer takes one name, so that dieOf does not wait
+	// names of ended processes; the buffer takes one name, so that dieOf does not wait
+	names   chan string
 	over    chan struct{} // closed when no process is started any more
 	restart sync.WaitGroup
 }
@@ -88,13 +91,13 @@ func (c *checker) noteDeath(body string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.counts.Deaths++; c.counts.Deaths > deathsAtMost {
-		c.addViolation("killer", "%d processes have ended while they sent %.20s, want %d at most", c.counts.Deaths,
-			body, deathsAtMost)
+		c.addViolation("killer", "%d processes have ended while they sent %.20s, want %d at most",
+			c.counts.Deaths, body, deathsAtMost)
 	}
 }
 
-// TestKillers runs 30 seeds with a killer, from seed 1 on. The environment variables KILLERS and KILLERS_FROM change
-// the number and the first seed.
+// TestKillers runs 30 seeds with a killer, from seed 1 on. The environment variables KILLERS and
+// KILLERS_FROM change the number and the first seed.
 func TestKillers(t *testing.T) {
 	if sum := runWorlds(t, "KILLERS", 30, drawKillers); sum.Deaths == 0 {
 		t.Error("no process was ended by a message, want some")

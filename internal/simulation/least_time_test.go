@@ -10,8 +10,8 @@ import (
 )
 
 // In some seeds, attempts without a verdict of the CMS make a message dead only after a least time
-// (delivery.retryFor; see internal/drain/outcome_recorder.go). The checker measures the time from the
-// beginning of the first attempt that a commit records: the process may stand still in between.
+// (delivery.retryFor; see internal/drain/outcome_recorder.go). The checker measures the time from
+// the beginning of the first attempt that a commit records: the process may stand still in between.
 
 // drawRetryFor draws the least time. A seed with backoff.Steps has none, because its last step is
 // longer anyway.
@@ -42,9 +42,11 @@ func (c *checker) checkPair(first int) {
 	if one == nil || other == nil || one.id.Lane != other.id.Lane {
 		return
 	}
+
 	for _, f := range []*filed{one, other} {
 		if stage := c.stageOf(f); stage == weir.Dead {
-			c.addViolation("spared", "seq %d of lane %d is dead, though the CMS has taken nothing since it was filed",
+			c.addViolation("spared",
+				"seq %d of lane %d is dead, though the CMS has taken nothing since it was filed",
 				f.id.Seq, f.id.Lane)
 		}
 	}
@@ -56,7 +58,8 @@ const recordedWithin = 15 * time.Second
 
 // trying is the checker's knowledge of a message's attempts since its last replay.
 type trying struct {
-	failedAt   time.Time // when the first counted attempt began or was recorded; zero = none was recorded
+	// when the first counted attempt began or was recorded; zero = none was recorded
+	failedAt   time.Time
 	attempt    int       // number of the attempt that a process made last
 	sentAt     time.Time // when that attempt began
 	countedAt  time.Time // when the last attempt with a smaller number began; it is one that counts
@@ -96,16 +99,18 @@ func endedProcesses(op storage.Op) bool {
 	return strings.HasPrefix(reason, "processes ended")
 }
 
-// checkJudged checks that a dead message has an answer of the CMS about it, that no further attempt can be
-// made, that processes ended while they sent it, or that its attempts are used up.
+// checkJudged checks that a dead message has an answer of the CMS about it, that no further attempt
+// can be made, that processes ended while they sent it, or that its attempts are used up.
 func (c *checker) checkJudged(f *filed, op storage.Op) {
 	count, _ := op.Values["AttemptCount"].(int64)
 	if f.isRejected || cannotBeTried(op) || endedProcesses(op) {
 		return
 	}
+
 	if int(count)-f.base < c.w.attempts {
-		c.addViolation("unjudged", "seq %d of lane %d is dead after %d of %d attempts, and the CMS has not "+
-			"rejected it: %s",
+		c.addViolation("unjudged",
+			"seq %d of lane %d is dead after %d of %d attempts, and the CMS has not "+
+				"rejected it: %s",
 			f.id.Seq, f.id.Lane, int(count)-f.base, c.w.attempts, op.Values["LastError"])
 	}
 }
@@ -115,13 +120,16 @@ func (c *checker) checkNotHasty(f *filed, op storage.Op) {
 	if c.w.retryFor == 0 || f.isRejected || cannotBeTried(op) {
 		return
 	}
+
 	tried := time.Duration(0)
 	if !f.failedAt.IsZero() {
 		tried = time.Since(f.failedAt)
 	}
+
 	if tried < c.w.retryFor-recordedWithin {
-		c.addViolation("hasty", "seq %d of lane %d is dead %s after its first failure, without a verdict, and "+
-			"was to be tried for %s: %s", f.id.Seq, f.id.Lane, tried, c.w.retryFor, reason)
+		c.addViolation("hasty",
+			"seq %d of lane %d is dead %s after its first failure, without a verdict, and "+
+				"was to be tried for %s: %s", f.id.Seq, f.id.Lane, tried, c.w.retryFor, reason)
 	}
 }
 
@@ -140,8 +148,8 @@ func (c *checker) mayTryMore(f *filed) bool {
 	return c.w.retryFor > 0 && f.countedAt.Sub(f.failedAt) < c.w.retryFor+recordedWithin
 }
 
-// isRejection reports whether the CMS rejects a message by a status. Other statuses of 4xx are not about the content of
-// the message.
+// isRejection reports whether the CMS rejects a message by a status. Other statuses of 4xx are not
+// about the content of the message.
 func isRejection(status int) bool {
 	return slices.Contains([]int{400, 413, 414, 415, 422, 431}, status)
 }

@@ -102,9 +102,11 @@ func drawMoves(d *dice) settings {
 	s := settings{
 		instances: 2 + d.drawBelow("instances", 2), lanes: 1 + d.drawBelow("lanes", 2), keys: 2000,
 		lease: 15 * time.Second, attempts: 3, timeout: 5 * time.Second,
-		backoff: drain.Backoff{Min: 200 * time.Millisecond, Max: 5 * time.Second}, trouble: 2 * time.Minute,
-		bad: [2]int{-1, -1}, refusedRow: -1,
+		backoff: drain.Backoff{Min: 200 * time.Millisecond, Max: 5 * time.Second},
+		trouble: 2 * time.Minute,
+		bad:     [2]int{-1, -1}, refusedRow: -1,
 	}
+
 	s.settle = lease.Margin(s.lease)
 	s.leaving.kind = []leavingKind{hostStops, drained, idleEnds, alone, inUse, trickles, oneByOne}[d.seed%7]
 	switch s.leaving.kind {
@@ -113,13 +115,16 @@ func drawMoves(d *dice) settings {
 	case hostStops, drained:
 		s.leaving.groups = d.drawChance("groups", 0.3)
 	}
+
 	s.leaving.unseen = s.leaving.kind == hostStops && d.drawChance("unseen", 0.2)
 	if s.leaving.groups {
 		s.instances = 4
 	}
+
 	if s.leaving.kind == alone {
 		s.instances = 1
 	}
+
 	s.messages = 1400 * s.lanes // enough to keep each lane busy until the last instance was removed
 	switch {
 	case s.leaving.hasSeldomLane():
@@ -128,6 +133,7 @@ func drawMoves(d *dice) settings {
 		// a lane gets a message each 0.7 s, so its holder seldom gives the lane up
 		s.messages = 170 * s.lanes
 	}
+
 	return s
 }
 
@@ -154,7 +160,8 @@ func (w *world) drawMoveKey() string {
 // gets one message at a time, otherwise in the first five seconds.
 func (w *world) drawMoveStart(i int, key string) time.Duration {
 	limit := 5 * time.Second
-	if w.leaving.kind == oneByOne || w.leaving.hasSeldomLane() && lane.Of(key, w.lanes) == seldomLane {
+	if w.leaving.kind == oneByOne || w.leaving.hasSeldomLane() &&
+		lane.Of(key, w.lanes) == seldomLane {
 		limit = w.trouble
 	}
 	return w.dice.drawBetween(fmt.Sprint("start ", i), 0, limit)
@@ -168,23 +175,29 @@ func (w *world) pickReceiver(name string) *slot {
 	if s := w.pickAway(name); s != nil {
 		return s
 	}
+
 	if w.receiver != nil {
 		return w.receiver
 	}
 	if w.leaving.kind == "" {
 		return w.slots[n]
 	}
+
 	for _, s := range w.slots {
-		if p := s.currentProcess(); w.leaving.kind == inUse && p.polling.Err() != nil && !p.isDead() {
+		if p := s.currentProcess(); w.leaving.kind == inUse && p.polling.Err() != nil &&
+			!p.isDead() {
 			return s
 		}
 	}
+
 	for i := range w.slots {
 		s := w.slots[(n+i)%len(w.slots)]
-		if p := s.currentProcess(); w.leaving.groupOf(s.number) != ticketGroup && p.polling.Err() == nil {
+		if p := s.currentProcess(); w.leaving.groupOf(s.number) != ticketGroup &&
+			p.polling.Err() == nil {
 			return s
 		}
 	}
+
 	return w.slots[0]
 }
 
@@ -199,6 +212,7 @@ func (w *world) planMoves() {
 		w.upstream.Go(w.watchUnattended)
 		return
 	}
+
 	w.upstream.Go(func() {
 		for !w.isCalm() {
 			time.Sleep(w.dice.drawBetween("until the next goes", 30*time.Second, 40*time.Second))
@@ -212,6 +226,7 @@ func (w *world) planMoves() {
 				w.endIdleOnes()
 				continue
 			}
+
 			w.check.addCounts(func(c *counts) { c.OrderlyEnds++ })
 			time.Sleep(w.dice.drawBetween("until it is back", 100*time.Millisecond, 5*time.Second))
 			s.startProcess()
@@ -225,12 +240,15 @@ func (w *world) planMoves() {
 func (w *world) pickLeaver() *slot {
 	for w.leaving.kind == inUse && !w.isCalm() {
 		for _, s := range w.slots {
-			if p := s.currentProcess(); p.invocations.Load() > 0 && slices.Contains(p.drainer.Held(), 1-seldomLane) {
+			if p := s.currentProcess(); p.invocations.Load() > 0 &&
+				slices.Contains(p.drainer.Held(), 1-seldomLane) {
 				return s
 			}
 		}
+
 		time.Sleep(w.dice.drawBetween("finds who goes", 100*time.Millisecond, time.Second))
 	}
+
 	return w.slots[w.dice.drawBelow("goes", len(w.slots))]
 }
 
@@ -245,16 +263,21 @@ func (s *slot) stopHost() {
 	if !w.leaving.unseen {
 		closed = make(chan error, 1)
 		p.host.Go(func() {
-			time.Sleep(w.dice.drawBetween(p.name+" notices", 50*time.Millisecond, 150*time.Millisecond))
+			time.Sleep(w.dice.drawBetween(p.name+" notices", 50*time.Millisecond,
+				150*time.Millisecond))
 			ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
 			defer cancel()
 			closed <- p.drainer.Close(ctx)
 		})
 	}
+
 	time.Sleep(400 * time.Millisecond)
-	for end := time.Now().Add(10 * time.Second); p.invocations.Load() > 0 && time.Now().Before(end); {
+
+	for end := time.Now().Add(10 * time.Second); p.invocations.Load() > 0 &&
+		time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)
 	}
+
 	p.killProcess()
 }
 
@@ -267,6 +290,7 @@ func (s *slot) drainHost() {
 	p.endPolls()
 	defer p.killProcess()
 	defer p.awaitEndAfterDrain()
+
 	for quiet := 0; quiet < 3; time.Sleep(50 * time.Millisecond) {
 		if quiet++; p.invocations.Load() > 0 {
 			quiet = 0
@@ -280,10 +304,12 @@ func (p *process) awaitEndAfterDrain() {
 	if p.w.leaving.kind != inUse {
 		return
 	}
+
 	until := p.w.dice.drawBetween(p.name+" drained", 5*time.Second, 20*time.Second)
 	for end := time.Now().Add(until); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if held := p.drainer.Held(); len(held) > 0 {
-			p.w.check.reportViolation("unattended", "%s holds lanes %v after its host is drained", p.name, held)
+			p.w.check.reportViolation("unattended", "%s holds lanes %v after its host is drained",
+				p.name, held)
 		}
 	}
 }
@@ -293,6 +319,7 @@ func (w *world) endIdleOnes() {
 	if time.Since(w.started) < 5*time.Second+idleFor {
 		return
 	}
+
 	for _, s := range w.slots {
 		if p := s.currentProcess(); w.leaving.groupOf(s.number) == httpGroup && !p.isDead() {
 			p.killProcess()
@@ -311,15 +338,18 @@ func (w *world) watchUnattended() {
 			if w.leaving.groupOf(s.number) != httpGroup {
 				continue
 			}
+
 			p := s.currentProcess()
 			for _, number := range p.drainer.Held() {
 				name := fmt.Sprintf("%s keeps lane %d", p.name, number)
 				held[name] = cmp.Or(since[name], time.Now())
 				if d := time.Since(held[name]); d > unattendedAtMost {
-					w.check.reportViolation("unattended", "%s without an invocation for %s", name, d)
+					w.check.reportViolation("unattended",
+						"%s without an invocation for %s", name, d)
 				}
 			}
 		}
+
 		since = held
 	}
 }
@@ -328,7 +358,8 @@ func (w *world) watchUnattended() {
 // may take the lane again only after another message was appended. The caller holds mu.
 func (c *checker) checkTakenOnce(p *process, l *laneState, number int) {
 	if c.w.leaving.kind == oneByOne && l.takenBy == p && l.taken == len(l.log) {
-		c.addViolation("idle", "%s takes lane %d again, and no message was filed since it took it before", p.name,
+		c.addViolation("idle",
+			"%s takes lane %d again, and no message was filed since it took it before", p.name,
 			number)
 	}
 	l.takenBy, l.taken = p, len(l.log)
@@ -340,24 +371,31 @@ func (c *checker) checkMoved(l *laneState, f *filed, r *request) {
 	if c.w.leaving.kind == "" || c.w.leaving.unseen {
 		return
 	}
+
 	if f.taken {
 		c.addViolation("again", "%s sent seq %d of lane %d again", r.p.name, f.id.Seq, f.id.Lane)
 	}
+
 	waited := time.Since(f.filed)
-	if c.w.leaving.hasSeldomLane() && f.id.Lane == seldomLane && waited > c.w.leaving.waitsAtMost() {
-		c.addViolation("waits", "seq %d of lane %d waited for %s until %s sent it", f.id.Seq, f.id.Lane, waited,
-			r.p.name)
+	if c.w.leaving.hasSeldomLane() && f.id.Lane == seldomLane &&
+		waited > c.w.leaving.waitsAtMost() {
+		c.addViolation("waits", "seq %d of lane %d waited for %s until %s sent it", f.id.Seq,
+			f.id.Lane, waited, r.p.name)
 	}
+
 	if l.busy.IsZero() || f.filed.After(l.busy) {
 		return // the lane had no work
 	}
+
 	stood, limit := time.Since(l.busy), standsAtMost
 	if c.w.leaving.kind == alone {
 		limit = standsAlone
 	}
+
 	c.counts.LongestStand = max(c.counts.LongestStand, stood)
 	if stood > limit {
-		c.addViolation("stands", "lane %d stood for %s until %s sent seq %d", f.id.Lane, stood, r.p.name, f.id.Seq)
+		c.addViolation("stands", "lane %d stood for %s until %s sent seq %d", f.id.Lane, stood,
+			r.p.name, f.id.Seq)
 	}
 }
 

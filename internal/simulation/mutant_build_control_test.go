@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestMutants_TheBinaryWithoutAMutantBreaksNoRule runs every world in the shared binary, which has no
-// race detector. It shows that the program keeps its rules, and that the switches of the binary
+// TestMutants_TheBinaryWithoutAMutantBreaksNoRule runs every world in the shared binary, which has
+// no race detector. It shows that the program keeps its rules, and that the switches of the binary
 // break none by themselves. So a violation in a run with a mutant comes from that mutant.
 func TestMutants_TheBinaryWithoutAMutantBreaksNoRule(t *testing.T) {
 	t.Parallel()
@@ -65,6 +65,7 @@ func first[K comparable, V any](k K, _, v V) V { return v }
 
 func (list[T]) print() { fmt.Println("p") }
 `
+
 	for name, c := range map[string]struct {
 		text, new string
 		want      []string // lines of the result
@@ -90,12 +91,14 @@ func (list[T]) print() { fmt.Println("p") }
 		"a declaration of its own": {"const limit", "var more = 1\n\nconst limit", []string{
 			"var more = 1", "const limit = 3",
 		}, false},
-		"a constant":  {"limit = 3", "limit = 4", []string{"const limit = 3"}, true},
-		"a parameter": {"k K, _, v V", "k K, v, _ V", []string{"func first[K comparable, V any](k K, _, v V) V { return v }"}, true},
+		"a constant": {"limit = 3", "limit = 4", []string{"const limit = 3"}, true},
+		"a parameter": {"k K, _, v V", "k K, v, _ V",
+			[]string{"func first[K comparable, V any](k K, _, v V) V { return v }"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			text, apart, err := addMutants(source, []numberedMutant{{mutant{name: "m", text: c.text, new: c.new}, 1}})
+			text, apart, err := addMutants(source,
+				[]numberedMutant{{mutant{name: "m", text: c.text, new: c.new}, 1}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -103,10 +106,12 @@ func (list[T]) print() { fmt.Println("p") }
 			if (len(apart) == 1) != c.apart {
 				t.Errorf("got %d mutants apart, want one: %t", len(apart), c.apart)
 			}
+
 			formatted, err := format.Source([]byte(text))
 			if err != nil {
 				t.Fatalf("%v in\n%s", err, text)
 			}
+
 			for _, line := range c.want {
 				if !strings.Contains(string(formatted), line) {
 					t.Errorf("got\n%s\nwant a line %q", formatted, line)

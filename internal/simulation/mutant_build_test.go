@@ -38,12 +38,16 @@ func buildMutants() mutantBuild {
 	if err != nil {
 		return mutantBuild{err: err}
 	}
-	b := mutantBuild{dir: dir, binary: filepath.Join(dir, "simulation.test"), apart: map[string]bool{}}
+
+	b := mutantBuild{dir: dir, binary: filepath.Join(dir, "simulation.test"),
+		apart: map[string]bool{}}
 	files, err := b.writeSources(listProgramMutants())
 	if err == nil {
 		err = buildWithOverlay(dir, files, b.binary)
 	}
+
 	b.err = err
+
 	return b
 }
 
@@ -54,27 +58,34 @@ func (b mutantBuild) writeSources(mutants []mutant) (map[string]string, error) {
 	for i, m := range mutants {
 		byFile[m.file] = append(byFile[m.file], numberedMutant{m, i + 1})
 	}
+
 	written := map[string]string{}
 	for file, list := range byFile {
 		path, source, err := readMutated(file)
 		if err != nil {
 			return nil, err
 		}
+
 		text, apart, err := addMutants(source, list)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
+
 		for _, m := range apart {
 			b.apart[m.name] = true
 		}
+
 		if written[path], err = b.writeFile(text); err != nil {
 			return nil, err
 		}
-		choice := filepath.Join(filepath.Dir(path), "chosen_mutant.go") // no such file is in the tree
+
+		// no such file is in the tree
+		choice := filepath.Join(filepath.Dir(path), "chosen_mutant.go")
 		if written[choice], err = b.writeChoice(source); err != nil {
 			return nil, err
 		}
 	}
+
 	return written, nil
 }
 
@@ -104,15 +115,18 @@ func buildWithOverlay(dir string, files map[string]string, binary string) error 
 	if err != nil {
 		return err
 	}
+
 	path := filepath.Join(dir, "overlay.json")
 	if err := os.WriteFile(path, overlay, 0o600); err != nil {
 		return err
 	}
-	cmd := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", path, "-o", binary,
-		"weir/internal/simulation")
+
+	cmd := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", path,
+		"-o", binary, "weir/internal/simulation")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build the mutants: %w\n%s", err, out)
 	}
+
 	return nil
 }
 
@@ -120,7 +134,8 @@ func buildWithOverlay(dir string, files map[string]string, binary string) error 
 func listProgramMutants() []mutant {
 	all := slices.Concat(mutants, mutantsSeenFromOutside, mutantsOfLarge, mutantsOfMoves,
 		mutantsOfShortPages, mutantsOfKillers, mutantsOfBatches, mutantsOfAudits,
-		mutantsOfGrowth, mutantsOfAhead, mutantsOfLife, mutantsOfChains, mutantsOfFolders, relaneMutants)
+		mutantsOfGrowth, mutantsOfAhead, mutantsOfLife, mutantsOfChains, mutantsOfFolders,
+		relaneMutants)
 	return slices.DeleteFunc(all, func(m mutant) bool { return m.file == "" })
 }
 
@@ -131,6 +146,7 @@ func (m mutant) buildBinary(t *testing.T) string {
 	if shared.err != nil {
 		t.Fatal(shared.err)
 	}
+
 	if !shared.apart[m.name] {
 		return shared.binary
 	}
@@ -140,13 +156,16 @@ func (m mutant) buildBinary(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	changed, binary := filepath.Join(dir, "changed.go"), filepath.Join(dir, "simulation.test")
 	if err := os.WriteFile(changed, []byte(m.replaceText(source)), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := buildWithOverlay(dir, map[string]string{path: changed}, binary); err != nil {
 		t.Fatal(err)
 	}
+
 	return binary
 }
 

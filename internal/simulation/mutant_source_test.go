@@ -39,11 +39,13 @@ func addMutants(source string, mutants []numberedMutant) (string, []numberedMuta
 		if err != nil {
 			return "", nil, fmt.Errorf("%s: %w", m.name, err)
 		}
+
 		changes, isSwitchable := original.findChanges(changed)
 		if !isSwitchable {
 			apart = append(apart, m)
 			continue
 		}
+
 		for _, d := range changes {
 			if original[d.name] == nil {
 				added.WriteString("\n" + d.text + "\n")
@@ -58,6 +60,7 @@ func addMutants(source string, mutants []numberedMutant) (string, []numberedMuta
 		d := original[name]
 		text = text[:d.start] + d.function.switchOver(variants[name]) + text[d.start+len(d.text):]
 	}
+
 	return text + added.String(), apart, nil
 }
 
@@ -103,7 +106,8 @@ func parseSource(source string) (declarations, error) {
 	}
 	found := declarations{}
 	for _, decl := range file.Decls {
-		d := &declaration{start: set.Position(decl.Pos()).Offset, text: textOf(decl.Pos(), decl.End())}
+		d := &declaration{start: set.Position(decl.Pos()).Offset,
+			text: textOf(decl.Pos(), decl.End())}
 		switch decl := decl.(type) {
 		case *ast.FuncDecl:
 			d.function = parseFunction(decl, textOf)
@@ -114,8 +118,10 @@ func parseSource(source string) (declarations, error) {
 			}
 			d.name = nameSpec(decl.Specs[0])
 		}
+
 		found[d.name] = d
 	}
+
 	return found, nil
 }
 
@@ -134,10 +140,12 @@ func parseFunction(decl *ast.FuncDecl, textOf func(from, to token.Pos) string) *
 		signature: textOf(decl.Name.End(), decl.Body.Pos()),
 		body:      textOf(decl.Body.Pos(), decl.Body.End()),
 	}
+
 	if decl.Recv != nil {
 		t := decl.Recv.List[0].Type
 		f.receiver = textOf(t.Pos(), t.End())
 	}
+
 	if p := decl.Type.TypeParams; p != nil {
 		var names []string
 		for _, field := range p.List {
@@ -145,16 +153,21 @@ func parseFunction(decl *ast.FuncDecl, textOf func(from, to token.Pos) string) *
 				names = append(names, name.Name)
 			}
 		}
-		f.typeParameters, f.typeArguments = textOf(p.Pos(), p.End()), "["+strings.Join(names, ", ")+"]"
+
+		f.typeParameters, f.typeArguments = textOf(p.Pos(), p.End()),
+			"["+strings.Join(names, ", ")+"]"
 	}
+
 	for _, field := range decl.Type.Params.List {
 		for range max(len(field.Names), 1) {
 			f.parameters = append(f.parameters, textOf(field.Type.Pos(), field.Type.End()))
 		}
 	}
+
 	if r := decl.Type.Results; r != nil {
 		f.results = textOf(r.Pos(), r.End())
 	}
+
 	return f
 }
 
@@ -166,19 +179,23 @@ func (d declarations) findChanges(changed declarations) ([]*declaration, bool) {
 			return nil, false
 		}
 	}
+
 	var found []*declaration
 	for name, after := range changed {
 		before := d[name]
 		if before != nil && before.text == after.text {
 			continue
 		}
+
 		isBody := before != nil && before.function != nil && after.function != nil &&
 			before.function.signature == after.function.signature
 		if before != nil && !isBody {
 			return nil, false
 		}
+
 		found = append(found, after)
 	}
+
 	return found, true
 }
 
@@ -204,10 +221,12 @@ func (f *function) switchOver(variants []variant) string {
 		}
 		arguments = append(arguments, name)
 	}
+
 	heading, callee := "func ", f.name
 	if f.receiver != "" {
 		heading, callee = "func (receiver "+f.receiver+") ", "receiver."+f.name
 	}
+
 	call := func(number int) string {
 		text := fmt.Sprintf("%sMutant%d%s(%s)", callee, number, f.typeArguments,
 			strings.Join(arguments, ", "))
@@ -223,11 +242,13 @@ func (f *function) switchOver(variants []variant) string {
 	for _, v := range variants {
 		fmt.Fprintf(&text, "\tcase %q:\n\t\t%s\n", v.mutant.name, call(v.mutant.number))
 	}
+
 	fmt.Fprintf(&text, "\tdefault:\n\t\t%s\n\t}\n}\n", call(0))
 	text.WriteString(f.variantText(0))
 	for _, v := range variants {
 		text.WriteString(v.function.variantText(v.mutant.number))
 	}
+
 	return text.String()
 }
 

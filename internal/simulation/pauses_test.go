@@ -25,16 +25,17 @@ func (s *settings) drawPauses(d *dice) {
 	}
 }
 
-// startPauses lets operators pause one lane, all lanes or a key, and resume them later. Some operators only resume a
-// lane.
+// startPauses lets operators pause one lane, all lanes or a key, and resume them later. Some
+// operators only resume a lane.
 func (w *world) startPauses(ctx context.Context) {
 	for i := range w.settings.pauses {
 		name := fmt.Sprint("pause ", i)
 		at, d := w.dice.drawBetween(name+" at", 0, w.trouble),
 			w.dice.drawBetween(name+" for", 100*time.Millisecond, 40*time.Second)
 		lanes, key := []int{w.dice.drawBelow(name+" lane", w.lanes)}, ""
-		// If resumes is true, the operator pauses nothing, and only resumes the lane. Weir itself pauses a lane if the
-		// CMS fails, and resuming the lane ends such a pause.
+
+		// If resumes is true, the operator pauses nothing, and only resumes the lane. Weir itself
+		// pauses a lane if the CMS fails, and resuming the lane ends such a pause.
 		resumes := false
 		switch w.dice.drawBelow(name+" what", 6) {
 		case 0:
@@ -42,12 +43,14 @@ func (w *world) startPauses(ctx context.Context) {
 			for n := range w.lanes {
 				lanes = append(lanes, n)
 			}
+
 		case 1, 2:
 			key = fmt.Sprint("k", w.dice.drawBelow(name+" key", w.keys))
 			lanes[0] = lane.Of(key, w.lanes)
 		case 3:
 			resumes = true
 		}
+
 		timed := w.dice.drawChance(name+" timed", 0.4)
 		w.upstream.Go(func() {
 			time.Sleep(at)
@@ -55,19 +58,26 @@ func (w *world) startPauses(ctx context.Context) {
 				if resumes {
 					break
 				}
+
 				p := weir.Pause{Lane: n, Key: key, Reason: name}
 				if timed {
 					p.Until = time.Now().Add(w.dice.drawBetween(name+" until", 0, 2*d))
 				}
+
 				w.askUntilDone(ctx, name, n, func(ctx context.Context,
 					s *lane.Store) error {
 					return s.Pauses().Pause(ctx, p)
 				})
 			}
+
 			time.Sleep(d)
+
 			for _, n := range lanes {
 				w.askUntilDone(ctx, name+" resume", n,
-					func(ctx context.Context, s *lane.Store) error { return s.Pauses().Resume(ctx, n, key) })
+					func(ctx context.Context,
+						s *lane.Store) error {
+						return s.Pauses().Resume(ctx, n, key)
+					})
 			}
 		})
 	}
@@ -82,16 +92,20 @@ func (w *world) askUntilDone(ctx context.Context, name string, number int,
 			return struct{}{},
 				do(ctx, p.store)
 		})
+
 		w.trace.addLine("%s: %s (lane %d): %v", p.name, name, number, err)
+
 		if err == nil {
 			p.lookAtLane(number)
 			return
 		}
+
 		time.Sleep(w.dice.drawBetween(name+" again", 200*time.Millisecond, 3*time.Second))
 	}
 }
 
-// notePauses records the changes of pauses in a transaction on head, and counts the requests to resume.
+// notePauses records the changes of pauses in a transaction on head, and counts the requests to
+// resume.
 func (c *checker) notePauses(l *laneState, ops []storage.Op) {
 	for _, op := range ops[1:] {
 		switch {
@@ -105,12 +119,14 @@ func (c *checker) notePauses(l *laneState, ops []storage.Op) {
 			if l.pauses == nil {
 				l.pauses = map[string]storedPause{}
 			}
+
 			until, _ := op.Values["Until"].(time.Time)
 			s := storedPause{at: time.Now(), until: until}
 			if before, ok := l.pauses[op.Key]; ok &&
 				(before.until.IsZero() || before.until.After(time.Now().Add(clocks))) {
 				s.at = before.at
 			}
+
 			l.pauses[op.Key] = s
 			c.counts.Paused++
 		}
@@ -120,22 +136,26 @@ func (c *checker) notePauses(l *laneState, ops []storage.Op) {
 const (
 	// obeyed is the time for which messages may still be sent after a pause was written.
 	obeyed = 1500*time.Millisecond + 10*time.Millisecond
-	// clocks is the largest difference between the clocks of two processes, and the largest jump of a clock.
+	// clocks is the largest difference between the clocks of two processes, and the largest jump of
+	// a clock.
 	clocks = 2 * time.Second
 )
 
-// checkPaused checks that no message of a paused lane or key is sent. It leaves out a process that stalled after the
-// pause began. It also leaves out a process whose clock jumped after the pause began, or shortly before.
+// checkPaused checks that no message of a paused lane or key is sent. It leaves out a process that
+// stalled after the pause began. It also leaves out a process whose clock jumped after the pause
+// began, or shortly before.
 func (c *checker) checkPaused(l *laneState, f *filed, r *request) {
 	for _, row := range []string{"!pause", "!pause_" + c.store.KeyHash(f.key)} {
 		s, ok := l.pauses[row]
 		if !ok || (!s.until.IsZero() && !s.until.After(r.p.nowAtMost())) {
 			continue
 		}
+
 		if since := r.sent.Sub(s.at); since > obeyed && !r.p.stoodSince(s.at) &&
-			!r.p.slot.jumpedSince(s.at.Add(-obeyed)) { // a sender that read the pauses before the jump can be late
-			c.addViolation("paused", "%s sent seq %d of lane %d, key %s, %s after %s was written", r.p.name, f.id.Seq,
-				f.id.Lane, f.key, since, row)
+			// a sender that read the pauses before the jump can be late
+			!r.p.slot.jumpedSince(s.at.Add(-obeyed)) {
+			c.addViolation("paused", "%s sent seq %d of lane %d, key %s, %s after %s was written",
+				r.p.name, f.id.Seq, f.id.Lane, f.key, since, row)
 		}
 	}
 }

@@ -11,30 +11,34 @@ import (
 	"weir/internal/weir"
 )
 
-// ports is a process's access to the table. Each operation takes time, fails if the seed says so, and ends when the
-// process ends. The field "as" has the name of a component of the process, so that each component has its own random
-// draws.
+// ports is a process's access to the table. Each operation takes time, fails if the seed says so,
+// and ends when the process ends. The field "as" has the name of a component of the process, so
+// that each component has its own random draws.
 type ports struct {
 	p  *process
 	as string
 }
 
-// newTable returns the table for a component of the process, with the time limits of the program. The parameter part is
-// the name of the component.
-func (p *process) newTable(part string) storage.Table { return timelimit.Table(ports{p: p, as: part}) }
+// newTable returns the table for a component of the process, with the time limits of the program.
+// The parameter part is the name of the component.
+func (p *process) newTable(part string) storage.Table {
+	return timelimit.Table(ports{p: p, as: part})
+}
 
 func (p *process) newLeases() storage.Leases { return timelimit.Leases(leasePort{p}) }
 
 const (
 	// hangs is the time for which an operation hangs, unless its caller gives up.
 	hangs = time.Minute
-	// hungAtMost is the time within which a caller must give up a request that hangs. The holder then pauses for up to
-	// 2 s before it looks at the lane again, so a hanging request costs its lane ten seconds at most.
+	// hungAtMost is the time within which a caller must give up a request that hangs. The holder
+	// then pauses for up to 2 s before it looks at the lane again, so a hanging request costs its
+	// lane ten seconds at most.
 	hungAtMost = 8 * time.Second
 )
 
-// hangOperation simulates a request that hangs. It returns false if the caller gives up, or if the process is killed,
-// before the request ends. If the caller waits for longer than hungAtMost, hangOperation reports a violation.
+// hangOperation simulates a request that hangs. It returns false if the caller gives up, or if the
+// process is killed, before the request ends. If the caller waits for longer than hungAtMost,
+// hangOperation reports a violation.
 func (p *process) hangOperation(ctx context.Context, op string) bool {
 	began := time.Now()
 	answered := p.waitFor(ctx, hangs)
@@ -70,33 +74,40 @@ func (p *process) drawFault(op string) faultKind {
 	if p.w.isCalm() || !p.w.dice.drawChance(p.name+" fault "+op, p.w.faults) {
 		return none
 	}
+
 	return []faultKind{before, throttled, after, after, hang, hangAfter,
 		late}[p.w.dice.drawBelow(p.name+" kind "+op, 7)]
 }
 
-// doOperation makes one operation, with a fault if the seed has one. The parameter isWrite says that the operation
-// changes storage. doOperation calls effect once at most, perhaps after the caller has given up.
-func (p *process) doOperation(ctx context.Context, op string, isWrite bool, effect func() error) error {
+// doOperation makes one operation, with a fault if the seed has one. The parameter isWrite says
+// that the operation changes storage. doOperation calls effect once at most, perhaps after the
+// caller has given up.
+func (p *process) doOperation(ctx context.Context, op string, isWrite bool,
+	effect func() error) error {
 	op = withoutRandom(op)
 	if !p.awaitRunning(op) {
 		return newFault(op, storage.Unavailable)
 	}
+
 	kind := p.drawFault(op)
 	out, back := p.w.dice.drawBetween(p.name+" out "+op, 200*time.Microsecond, 3*time.Millisecond),
 		p.w.dice.drawBetween(p.name+" back "+op, 200*time.Microsecond, 3*time.Millisecond)
 	if p.w.storage > 0 {
 		out, back = p.w.drawSlowTrip(p.name+" out "+op), p.w.drawSlowTrip(p.name+" back "+op)
 	}
+
 	if kind != none {
 		p.w.check.noteDisturbance()
 		defer p.w.check.noteDisturbance()
 		p.w.check.addCounts(func(c *counts) { c.Faults++ })
 		p.w.trace.addLine("%s %s: fault %d", p.name, op, kind)
 	}
+
 	lost := storage.Unavailable
 	if isWrite {
 		lost = storage.Ambiguous
 	}
+
 	switch kind {
 	case before:
 		p.waitFor(ctx, out)
@@ -114,32 +125,39 @@ func (p *process) doOperation(ctx context.Context, op string, isWrite bool, effe
 		p.waitFor(ctx, out)
 		return newFault(op, lost)
 	}
+
 	if !p.waitFor(ctx, out) {
-		// The caller gave up, or the process was killed, after the request was sent. A write may still reach storage.
+		// The caller gave up, or the process was killed, after the request was sent. A write may
+		// still reach storage.
 		if isWrite && p.w.dice.drawChance(p.name+" arrives "+op, 0.5) {
 			p.arriveLater(back, effect)
 		}
+
 		p.awaitRunning(op)
 		return newFault(op, lost)
 	}
+
 	p.springTrap(op, early)
 	if !p.awaitRunning(op) {
 		return newFault(op, lost)
 	}
+
 	err := effect()
 	p.springTrap(op, afterwards)
 	wait := p.waitFor
 	if kind == hangAfter {
 		wait = func(ctx context.Context, _ time.Duration) bool { return p.hangOperation(ctx, op) }
 	}
+
 	if answered := wait(ctx, back); !p.awaitRunning(op) || kind != none || !answered {
 		return newFault(op, lost)
 	}
+
 	return err
 }
 
-// drawLateness draws the delay of a request that arrives late. Most delays are short: such a request arrives at about
-// the time at which its sender repeats it.
+// drawLateness draws the delay of a request that arrives late. Most delays are short: such a
+// request arrives at about the time at which its sender repeats it.
 func (p *process) drawLateness(op string) time.Duration {
 	if p.w.dice.drawChance(p.name+" soon "+op, 0.6) {
 		return p.w.dice.drawBetween(p.name+" late "+op, time.Millisecond, 250*time.Millisecond)
@@ -155,17 +173,19 @@ func (p *process) arriveLater(in time.Duration, effect func() error) {
 	})
 }
 
-// waitFor waits for the duration d, and returns true. If the caller gives up or the process is killed before that,
-// waitFor returns false at once.
+// waitFor waits for the duration d, and returns true. If the caller gives up or the process is
+// killed before that, waitFor returns false at once.
 func (p *process) waitFor(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
+
 	select {
 	case <-timer.C:
 		return true
 	case <-ctx.Done():
 	case <-p.killed:
 	}
+
 	return false
 }
 
@@ -188,10 +208,12 @@ func (t ports) Range(ctx context.Context, q storage.Query) (storage.Page, error)
 		t.cutPage(name, q, &got)
 		return err
 	})
+
 	return got, err
 }
 
-// cutPage sometimes drops the last rows of a page, because storage may return fewer rows than the caller asked for.
+// cutPage sometimes drops the last rows of a page, because storage may return fewer rows than the
+// caller asked for.
 func (t ports) cutPage(name string, q storage.Query, got *storage.Page) {
 	dice, n := t.p.w.dice, len(got.Rows)
 	if n > 1 && dice.drawChance(t.p.name+" short "+name, max(t.p.w.shortPages, 0.05)) {
@@ -199,30 +221,37 @@ func (t ports) cutPage(name string, q storage.Query, got *storage.Page) {
 	}
 }
 
-func (t ports) Transact(ctx context.Context, partition string, ops []storage.Op) ([]storage.ETag, error) {
+func (t ports) Transact(ctx context.Context, partition string,
+	ops []storage.Op) ([]storage.ETag, error) {
 	answer := make(chan []storage.ETag, 2)
 	kept := copyOps(ops)
+
 	if name := t.p.w.posts.noteSent(ops); name != "" && !t.p.isDead() {
-		t.p.w.check.reportViolation("given up", "%s files %s, which was given up before anything of it was sent",
-			t.p.name, name)
+		t.p.w.check.reportViolation("given up",
+			"%s files %s, which was given up before anything of it was sent", t.p.name, name)
 	}
+
 	err := t.p.doOperation(ctx, "transact "+t.as+partition+ops[0].Key, true, func() error {
 		if err := t.p.w.refusesRemoval(partition, kept); err != nil {
 			return err
 		}
+
 		etags, err := t.p.w.check.applyTransaction(t.p, weir.CallOf(ctx), partition, kept)
 		if err == nil {
 			answer <- etags
 		}
+
 		return t.namesAnother(withoutRandom(ops[0].Key), partition, kept, err)
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	return <-answer, nil
 }
 
-// copyOps copies operations, because a late transaction must write the values that the operations had when it was sent.
+// copyOps copies operations, because a late transaction must write the values that the operations
+// had when it was sent.
 func copyOps(ops []storage.Op) []storage.Op {
 	out := make([]storage.Op, len(ops))
 	for i, op := range ops {
@@ -232,6 +261,7 @@ func copyOps(ops []storage.Op) []storage.Op {
 			out[i].Values[k] = v
 		}
 	}
+
 	return out
 }
 
@@ -269,7 +299,8 @@ func (l leasePort) Release(ctx context.Context, name, id string) error {
 // leaseBlobPort is the access of a process to the blobs of leases.
 type leaseBlobPort struct{ blobPort }
 
-func (l leaseBlobPort) List(ctx context.Context, prefix, marker string) (page storage.BlobPage, err error) {
+func (l leaseBlobPort) List(ctx context.Context, prefix, marker string) (page storage.BlobPage,
+	err error) {
 	err = l.p.doOperation(ctx, "list leases "+prefix, false, func() (err error) {
 		page, err = l.p.w.account.Leases().List(context.Background(), prefix, marker)
 		return err
@@ -312,6 +343,7 @@ func (b blobPort) Get(ctx context.Context, name string) ([]byte, error) {
 		got, err = b.p.w.readBlocker(name, got, err)
 		return err
 	})
+
 	return got, err
 }
 

@@ -42,8 +42,9 @@ type slot struct {
 	current *process
 	all     []*process
 	plans   sync.WaitGroup
-	turn    chan struct{} // full during a fault; not a mutex, because a wait for a mutex stops virtual time
-	deaths  deaths        // see killers_test.go
+	// full during a fault; not a mutex, because a wait for a mutex stops virtual time
+	turn   chan struct{}
+	deaths deaths // see killers_test.go
 }
 
 // process is one process of the program. Its parts are wired as in internal/app.
@@ -72,10 +73,11 @@ type process struct {
 
 	listening context.Context // ends when the process stops or is killed; context of the triggers
 	deafen    context.CancelFunc
-	polling   context.Context // after it ends, the host takes no ticket and calls no sweep; child of listening
-	endPolls  context.CancelFunc
-	host      sync.WaitGroup // goroutines of the host
-	killed    chan struct{}
+	// after it ends, the host takes no ticket and calls no sweep; child of listening
+	polling  context.Context
+	endPolls context.CancelFunc
+	host     sync.WaitGroup // goroutines of the host
+	killed   chan struct{}
 
 	mu       sync.Mutex
 	dead     bool
@@ -83,15 +85,18 @@ type process struct {
 	resume   chan struct{} // closed when a stall ends; nil = the process is not stalled
 	standing []*standing
 	resumed  time.Time
-	cutUntil time.Time            // until this time, the operations that match onlyCut fail
-	onlyCut  string               // beginning of the names of the operations that fail; empty = all operations
-	trap     *trap                // kills or stalls the process at its next operation of a certain kind; nil = none
-	trust    map[string]time.Time // time until which the process may trust a lease, by the lease's name
+	cutUntil time.Time // until this time, the operations that match onlyCut fail
+	// beginning of the names of the operations that fail; empty = all operations
+	onlyCut string
+	// kills or stalls the process at its next operation of a certain kind; nil = none
+	trap *trap
+	// time until which the process may trust a lease, by the lease's name
+	trust map[string]time.Time
 }
 
-// standing is a goroutine of a stalled process. After the stall, the goroutines go on one after the other, in the order
-// in which they stopped. Goroutines that stopped in the same nanosecond go on in the order of their names, because the
-// seed does not decide which of them stopped first.
+// standing is a goroutine of a stalled process. After the stall, the goroutines go on one after the
+// other, in the order in which they stopped. Goroutines that stopped in the same nanosecond go on
+// in the order of their names, because the seed does not decide which of them stopped first.
 type standing struct {
 	since time.Time
 	name  string
@@ -104,25 +109,27 @@ func (w *world) newSlot(number int) *slot {
 	if w.killing.ends > 0 {
 		s.restartProcesses()
 	}
+
 	s.startProcess()
 	return s
 }
 
 func (s *slot) startProcess() {
 	w := s.w
-	p := &process{w: w, slot: s, name: fmt.Sprintf("p%d.%d", s.number, len(s.all)+1), killed: make(chan struct{}),
-		trust: map[string]time.Time{}}
+	p := &process{w: w, slot: s, name: fmt.Sprintf("p%d.%d", s.number, len(s.all)+1),
+		killed: make(chan struct{}), trust: map[string]time.Time{}}
 	p.now, p.decided = s.readClock, &decided{w: w, n: map[int]int64{}}
 	p.readyAt = time.Now().Add(w.dice.drawBetween(p.name+" ready", 0, w.hosting.cold))
 	p.listening, p.deafen = context.WithCancel(context.Background())
 	p.polling, p.endPolls = context.WithCancel(p.listening)
 	p.signIn = p.newSignIn()
-	single, err := steps.New(steps.Config{URL: "http://cms.test/content", Method: "POST", Timeout: w.timeout,
-		Now:       p.now,
+	single, err := steps.New(steps.Config{URL: "http://cms.test/content", Method: "POST",
+		Timeout: w.timeout, Now: p.now,
 		Transport: signin.NewTransport(w.cms.newTransport(p), p.signIn), Secrets: p.signIn.Secrets})
 	if err != nil {
 		panic(err) // cannot happen: the settings above are valid
 	}
+
 	p.store = &lane.Store{Table: p.newTable(""), Bodies: denial.Blobs(timelimit.Blobs(blobPort{p})),
 		Epoch: w.check.store.Epoch, Lanes: w.lanes, Fold: w.chains.foldRules(), Now: p.now,
 		Rand: w.dice.newSource(p.name + " store"), Contracts: w.contractsNow()}
@@ -130,31 +137,42 @@ func (s *slot) startProcess() {
 		Epoch: p.store.Epoch, Now: p.now, Rand: w.dice.newSource(p.name + " bell")})
 	p.permit = residence.NewPermit(p.now)
 	p.drainer = drain.New(drain.Config{
-		Store: p.store, Leases: p.newLeases(), Sender: p.newChainSender(single), Tickets: p.bell, Lease: w.lease,
+		Store: p.store, Leases: p.newLeases(), Sender: p.newChainSender(single), Tickets: p.bell,
+		Lease:    w.lease,
 		Settle:   w.settle,
 		Attempts: w.attempts, Rate: w.rate, AtOnce: w.atOnce,
 		Observer: p.decided, Backoff: w.backoff, Patience: w.patience,
-		RetryFor: func(string) time.Duration { return w.retryFor }, Brake: w.braking.get(), Now: p.now,
+		RetryFor: func(string) time.Duration { return w.retryFor }, Brake: w.braking.get(),
+		Now:  p.now,
 		Rand: w.dice.newSource(p.name + " drain"), Log: discardLog,
 		Permit: p.permit, Remembers: func(string) bool { return w.chains.remembers },
 	})
+
 	p.appends = lane.NewAppender(p.store, discardLog)
 	p.appends.OnFiled, p.appends.OnWake = p.drainer.OfferAppended, p.drainer.WakeOffered
 	p.runner = runnerOf(&recur.Store{Table: p.newTable(""), Bodies: p.store.Bodies, Now: p.now},
-		recurringLog{p.appends, p.store.Messages()}, wake.Waker{Drainer: p.drainer, Tickets: p.bell}.Filed(),
+		recurringLog{p.appends, p.store.Messages()},
+		wake.Waker{Drainer: p.drainer, Tickets: p.bell}.Filed(),
 		w.dice.newSource(p.name+" recur"))
-	p.process = &tickets.Function{Answerer: &stay.Answerer{Drainer: p.drainer, Permit: p.permit, Tickets: p.bell,
-		Lanes: w.lanes, Lease: w.lease, Now: p.now, Logger: discardLog}, Logger: discardLog}
-	p.poison = &poison.Function{Tickets: p.bell, Lanes: w.lanes, Observer: ignorePoisoned{}, Logger: discardLog}
+
+	p.process = &tickets.Function{Answerer: &stay.Answerer{Drainer: p.drainer, Permit: p.permit,
+		Tickets: p.bell,
+		Lanes:   w.lanes, Lease: w.lease, Now: p.now, Logger: discardLog}, Logger: discardLog}
+	p.poison = &poison.Function{Tickets: p.bell, Lanes: w.lanes, Observer: ignorePoisoned{},
+		Logger: discardLog}
 	p.notify = p.newNotifier()
 	p.store.Notifier = p.notify
 	p.carrier = p.bulkCarrier()
 	p.audit = p.newAuditLog()
 	p.upkeep = p.newUpkeep()
-	p.sweep = &sweeper.Sweeper{Log: p.store, Waker: p.drainer, Upkeep: p.upkeep, Schedules: p.runner,
-		Observe: func(_ context.Context, number int, c lane.Control) { p.notify.ObserveLane(number, c) },
-		Resume:  func(_ context.Context, first lane.Control) { p.carrier.ResumeOrphans(first) },
-		Lanes:   w.lanes, Now: p.now}
+	p.sweep = &sweeper.Sweeper{Log: p.store, Waker: p.drainer, Upkeep: p.upkeep,
+		Schedules: p.runner,
+		Observe: func(_ context.Context, number int, c lane.Control) {
+			p.notify.ObserveLane(number, c)
+		},
+		Resume: func(_ context.Context, first lane.Control) { p.carrier.ResumeOrphans(first) },
+		Lanes:  w.lanes, Now: p.now}
+
 	s.mu.Lock()
 	s.current, s.all = p, append(s.all, p)
 	s.mu.Unlock()
@@ -169,9 +187,9 @@ func (s *slot) readClock() time.Time {
 	return time.Now().Add(s.offset)
 }
 
-// nowAtMost returns the latest time that the process can use as the current time. The process may have read its clock,
-// and then waited for storage while the clock jumped back by up to 2 s. So nowAtMost adds 2 s for some time after a
-// jump.
+// nowAtMost returns the latest time that the process can use as the current time. The process may
+// have read its clock, and then waited for storage while the clock jumped back by up to 2 s. So
+// nowAtMost adds 2 s for some time after a jump.
 func (p *process) nowAtMost() time.Time {
 	now := p.now()
 	p.slot.mu.Lock()
@@ -182,9 +200,9 @@ func (p *process) nowAtMost() time.Time {
 	return now
 }
 
-// awaitRunning waits while the process is stalled, and then returns true. If the process is killed, awaitRunning blocks
-// until the run ends, and then returns false. So no goroutine of a killed process goes on during the run. The parameter
-// name is the name of the waiting goroutine.
+// awaitRunning waits while the process is stalled, and then returns true. If the process is killed,
+// awaitRunning blocks until the run ends, and then returns false. So no goroutine of a killed
+// process goes on during the run. The parameter name is the name of the waiting goroutine.
 func (p *process) awaitRunning(name string) bool {
 	for {
 		p.mu.Lock()
@@ -193,7 +211,9 @@ func (p *process) awaitRunning(name string) bool {
 		if resume != nil {
 			p.standing = append(p.standing, me)
 		}
+
 		p.mu.Unlock()
+
 		switch {
 		case dead:
 			<-p.w.over
@@ -201,6 +221,7 @@ func (p *process) awaitRunning(name string) bool {
 		case resume == nil:
 			return true
 		}
+
 		select {
 		case <-resume:
 			time.Sleep(me.waits)
@@ -219,6 +240,7 @@ func (p *process) isDead() bool {
 func (p *process) killProcess() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if !p.dead {
 		p.dead = true
 		close(p.killed)
@@ -227,7 +249,8 @@ func (p *process) killProcess() {
 	}
 }
 
-// standStillFor stalls the process for the time d: its goroutines stop, and then go on as if no time had passed.
+// standStillFor stalls the process for the time d: its goroutines stop, and then go on as if no
+// time had passed.
 func (p *process) standStillFor(d time.Duration) {
 	p.standStill()
 	time.Sleep(d)
@@ -250,6 +273,7 @@ func (p *process) goOn() {
 	for i, s := range p.standing {
 		s.waits = time.Duration(i+1) * time.Microsecond
 	}
+
 	close(p.resume)
 	p.resume, p.resumed = nil, time.Now()
 	p.mu.Unlock()
@@ -264,8 +288,8 @@ func (p *process) isCutOff(op string) bool {
 	return time.Now().Before(p.cutUntil) && strings.HasPrefix(op, p.onlyCut)
 }
 
-// noteGrant records that storage has granted a lease. The parameter asked is the time at which the process sent the
-// request, and length is the length of the lease.
+// noteGrant records that storage has granted a lease. The parameter asked is the time at which the
+// process sent the request, and length is the length of the lease.
 func (p *process) noteGrant(name string, asked time.Time, length time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -275,8 +299,9 @@ func (p *process) noteGrant(name string, asked time.Time, length time.Duration) 
 	}
 }
 
-// trustedUntil returns the time until which the process may trust a lease. The result stoodStill is true if the process
-// is stalled now, or if its last stall ended after that time. A stalled process cannot notice the end of its trust.
+// trustedUntil returns the time until which the process may trust a lease. The result stoodStill is
+// true if the process is stalled now, or if its last stall ended after that time. A stalled process
+// cannot notice the end of its trust.
 func (p *process) trustedUntil(name string) (until time.Time, stoodStill bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -294,6 +319,7 @@ func (p *process) serveTriggers() {
 			}
 		})
 	}
+
 	if group.takesTickets() {
 		p.host.Go(func() { p.listenToQueue("tickets", p.process.Process) })
 		p.host.Go(func() { p.listenToQueue("poison", p.poison.Take) })
@@ -314,6 +340,7 @@ func (s *slot) planFaults() {
 	w, name := s.w, fmt.Sprint("slot ", s.number)
 	s.planHost()
 	s.planDeployments()
+
 	for range w.crashes {
 		s.planAt(name+" crash", func() {
 			s.currentProcess().killProcess()
@@ -322,12 +349,15 @@ func (s *slot) planFaults() {
 			w.check.addCounts(func(c *counts) { c.Crashes++ })
 		})
 	}
+
 	for range w.standstills {
 		s.planAt(name+" pause", func() {
-			s.currentProcess().standStillFor(w.dice.drawBetween(name+" still", time.Second, 40*time.Second))
+			s.currentProcess().standStillFor(w.dice.drawBetween(name+" still", time.Second,
+				40*time.Second))
 			w.check.addCounts(func(c *counts) { c.Standstills++ })
 		})
 	}
+
 	for range w.cuts {
 		s.planAt(name+" cut", func() {
 			p := s.currentProcess()
@@ -340,23 +370,28 @@ func (s *slot) planFaults() {
 			w.check.addCounts(func(c *counts) { c.Cuts++ })
 		})
 	}
+
 	for range w.jumps {
 		s.planAt(name+" jump", func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.offset, s.jumped = w.dice.drawBetween(name+" clock", -time.Second, time.Second), time.Now()
+			s.offset, s.jumped = w.dice.drawBetween(name+" clock", -time.Second, time.Second),
+				time.Now()
 			w.trace.addLine("the clock of slot %d jumps, and is %s off", s.number, s.offset)
 		})
 	}
+
 	for range w.traps {
 		s.planAt(name+" trap", s.setTrap)
 	}
+
 	for range w.stops {
 		s.planAt(name+" stop", func() {
 			p := s.currentProcess()
 			if p.isDead() { // the platform has ended the process
 				return
 			}
+
 			p.stopInOrder()
 			s.startProcess()
 			w.check.addCounts(func(c *counts) { c.Stops++ })
@@ -378,7 +413,8 @@ func (p *process) stopInOrder() {
 	p.killProcess()
 }
 
-// planOutages causes outages of storage. Each outage cuts all instances off from storage at the same time.
+// planOutages causes outages of storage. Each outage cuts all instances off from storage at the
+// same time.
 func (w *world) planOutages() {
 	for range w.outages {
 		when, d := w.dice.drawBetween("outage at", 0, w.trouble),
@@ -386,6 +422,7 @@ func (w *world) planOutages() {
 		w.loose.Go(func() {
 			time.Sleep(when)
 			w.trace.addLine("storage is away for %s", d)
+
 			for _, s := range w.slots {
 				p := s.currentProcess()
 				p.mu.Lock()
@@ -403,7 +440,8 @@ func (w *world) meddleWithTail() {
 			time.Sleep(w.dice.drawBetween("meddle", 0, w.trouble))
 			p := w.slots[i%len(w.slots)].currentProcess()
 			_, _ = w.check.applyTransaction(p, "", fmt.Sprintf("%d.0", w.check.store.Epoch),
-				[]storage.Op{{Kind: storage.Merge, Key: "!tail", Values: map[string]any{"PausedUntil": time.Now()}}})
+				[]storage.Op{{Kind: storage.Merge, Key: "!tail",
+					Values: map[string]any{"PausedUntil": time.Now()}}})
 		})
 	}
 }
@@ -419,13 +457,15 @@ func (s *slot) planAt(name string, do func()) {
 	})
 }
 
-// takeTurn waits until no other planned call of the slot is under way. The caller receives from s.turn afterwards.
+// takeTurn waits until no other planned call of the slot is under way. The caller receives from
+// s.turn afterwards.
 func (s *slot) takeTurn(name string) {
 	select {
 	case s.turn <- struct{}{}:
 	default:
 		s.turn <- struct{}{}
-		// Without this pause, the call would begin in the same nanosecond in which the previous call ended.
+		// Without this pause, the call would begin in the same nanosecond in which the previous
+		// call ended.
 		time.Sleep(s.w.dice.drawBetween(name+" turn", time.Microsecond, time.Millisecond))
 	}
 }
@@ -440,6 +480,7 @@ func (s *slot) currentProcess() *process {
 func (s *slot) endSlot(context.Context) {
 	s.plans.Wait()
 	s.stopRestarts()
+
 	for _, p := range s.all {
 		p.killProcess()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)

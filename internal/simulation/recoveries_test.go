@@ -20,8 +20,9 @@ const backWithin = 20 * time.Second
 // the next attempt of the scout, and the rest for slow storage and a slow CMS.
 const firstWithin = 2500 * time.Millisecond
 
-// troubleOver is longer than the time after which a process takes the failures of a message that the CMS refused for
-// over. Until then the absence of the CMS would continue that trouble, and the scout would no longer hurry.
+// troubleOver is longer than the time after which a process takes the failures of a message that
+// the CMS refused for over. Until then the absence of the CMS would continue that trouble, and the
+// scout would no longer hurry.
 const troubleOver = 15 * time.Second
 
 // absence has the time for which the CMS is away, and how.
@@ -41,11 +42,13 @@ func (s *settings) drawAbsence(d *dice) {
 		!d.drawChance("absence", 0.12) {
 		return
 	}
+
 	s.absence = &absence{lasts: d.drawBetween("absence", 30*time.Second, time.Minute),
 		busy: d.drawChance("absence busy", 0.5)}
 	s.absence.ends = s.instances > 1 && d.drawChance("absence ends", 0.5)
 	s.absence.ended = d.drawBelow("absence ended", s.instances)
 	s.backoff.Max = time.Minute
+
 	// Attempts must not count meanwhile: a message that is alone in its lane could become dead of
 	// them.
 	s.patience = max(s.patience, s.absence.lasts+backWithin)
@@ -77,25 +80,32 @@ func (w *world) fileAway(ctx context.Context) bool {
 	if w.absence == nil {
 		return true
 	}
+
 	for left := w.check.undisturbedFor(); left > 0; left = w.check.undisturbedFor() {
 		time.Sleep(left)
 	}
+
 	time.Sleep(troubleOver)
 	first, n := w.check.countExpected(), w.awayMessages()
 	w.absence.begin()
 	w.fileAllOf(ctx, first, n, "away", "article")
 	restart := w.endWaiting()
 	time.Sleep(time.Until(w.absence.until))
+
 	if !w.absence.ends {
 		time.Sleep(firstWithin)
 		w.check.checkFirstBack(first, n)
 	}
-	for end := time.Now().Add(backWithin); time.Now().Before(end) && !w.check.isAllTaken(first, n); {
+
+	for end := time.Now().Add(backWithin); time.Now().Before(end) &&
+		!w.check.isAllTaken(first, n); {
 		time.Sleep(50 * time.Millisecond)
 	}
+
 	w.check.checkBack(first, n)
 	restart()
 	w.quiet = time.Now()
+
 	return w.awaitRest(ctx)
 }
 
@@ -107,8 +117,10 @@ func (w *world) endWaiting() (restart func()) {
 	if !w.absence.ends {
 		return func() {}
 	}
+
 	s := w.slots[w.absence.ended]
 	time.Sleep(w.dice.drawBetween("absence end", 0, w.absence.lasts))
+
 	for time.Now().Before(w.absence.until) {
 		if p := s.currentProcess(); w.countAlive() > 1 && p.invocations.Load() == 0 &&
 			len(p.drainer.Held()) == 0 && !p.isDead() {
@@ -116,8 +128,11 @@ func (w *world) endWaiting() (restart func()) {
 			w.check.addCounts(func(c *counts) { c.AwayEnds++ })
 			return s.startProcess
 		}
-		time.Sleep(w.dice.drawBetween("absence end looks", 50*time.Millisecond, 150*time.Millisecond))
+
+		time.Sleep(w.dice.drawBetween("absence end looks", 50*time.Millisecond,
+			150*time.Millisecond))
 	}
+
 	return func() {}
 }
 
@@ -131,6 +146,7 @@ func (w *world) pickAway(name string) *slot {
 	case lane.Of("away"+name, w.lanes) > 0:
 		return w.slots[w.absence.ended]
 	}
+
 	other := w.absence.ended + 1 + w.dice.drawBelow("away to "+name, w.instances-1)
 	return w.slots[other%w.instances]
 }
@@ -162,6 +178,7 @@ func (c *checker) checkFirstBack(first, n int) {
 			return
 		}
 	}
+
 	c.addViolation("unaware", "no message is delivered, %s after the CMS was back", firstWithin)
 }
 
@@ -169,10 +186,12 @@ func (c *checker) checkFirstBack(first, n int) {
 func (c *checker) checkBack(first, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	for i := first; i < first+n; i++ {
 		c.counts.Recovered++
 		if f := c.filedAs(i); f != nil && !f.taken {
-			c.addViolation("unaware", "seq %d of lane %d still waits, %s after the CMS was back", f.id.Seq,
+			c.addViolation("unaware",
+				"seq %d of lane %d still waits, %s after the CMS was back", f.id.Seq,
 				f.id.Lane, backWithin)
 		}
 	}
@@ -190,12 +209,16 @@ func (c *checker) checkPauseEnded(p *process, l *laneState, number int, v map[st
 	if !was.PausedUntil.After(p.nowAtMost()) || !until.Before(was.PausedUntil) {
 		return
 	}
+
 	switch {
 	case time.Now().Before(l.askedUntil.Add(-clocksApart / 2)):
-		c.addViolation("ended", "%s ended the pause of lane %d, for which the CMS has asked", p.name, number)
+		c.addViolation("ended", "%s ended the pause of lane %d, for which the CMS has asked",
+			p.name, number)
 	case c.takenSent.Before(was.LastErrorAt.Add(-clocksApart)):
-		c.addViolation("ended", "%s ended the pause of lane %d, which failed %s after the last delivery was sent",
+		c.addViolation("ended",
+			"%s ended the pause of lane %d, which failed %s after the last delivery was sent",
 			p.name, number, was.LastErrorAt.Sub(c.takenSent))
+
 	default:
 		c.counts.Ended++
 	}

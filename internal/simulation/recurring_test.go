@@ -13,9 +13,10 @@ import (
 	"weir/internal/weir"
 )
 
-// In some seeds there is a recurring message, and every instance runs the schedule of this message. Each occurrence
-// must lead to exactly one message, whatever happens to the instances. There is only one schedule, because a seed could
-// not decide the order of two occurrences in the same nanosecond.
+// In some seeds there is a recurring message, and every instance runs the schedule of this message.
+// Each occurrence must lead to exactly one message, whatever happens to the instances. There is
+// only one schedule, because a seed could not decide the order of two occurrences in the same
+// nanosecond.
 
 const recurring, recurringKey = "recurring", "recurring"
 
@@ -40,7 +41,8 @@ func recurringBody(due time.Time) string {
 	return fmt.Sprintf("<r due='%s'/>", due.UTC().Format(time.RFC3339))
 }
 
-func runnerOf(store *recur.Store, log recurringLog, waker wake.Ringer, draw func() float64) *recur.Runner {
+func runnerOf(store *recur.Store, log recurringLog, waker wake.Ringer,
+	draw func() float64) *recur.Runner {
 	return recur.New(recur.Config{
 		Store: store, Log: log,
 		Contracts: accepter{}, Waker: waker, Now: store.Now, Rand: draw, Logger: discardLog,
@@ -52,16 +54,19 @@ func (w *world) putSchedule(ctx context.Context) error {
 	if w.every == 0 {
 		return nil
 	}
+
 	log := recurringLog{lane.NewAppender(w.check.store, discardLog), w.check.store.Messages()}
-	r := runnerOf(&recur.Store{Table: w.account.Table(), Bodies: w.check.store.Bodies, Now: time.Now}, log, noRinger{},
-		w.dice.newSource("schedule"))
+	r := runnerOf(&recur.Store{Table: w.account.Table(), Bodies: w.check.store.Bodies,
+		Now: time.Now}, log, noRinger{}, w.dice.newSource("schedule"))
 	_, _, err := r.Put(ctx, recurring, recur.Definition{
-		Cron: fmt.Sprintf("@every %s", w.every), Message: []byte("<r due='{{.DueAt}}'/>"), Missed: recur.All,
-		End: w.recursUntil(),
+		Cron: fmt.Sprintf("@every %s", w.every), Message: []byte("<r due='{{.DueAt}}'/>"),
+		Missed: recur.All,
+		End:    w.recursUntil(),
 	}, recur.Condition{})
 	if err != nil {
 		return err
 	}
+
 	return r.Close(ctx)
 }
 
@@ -72,6 +77,7 @@ func (w *world) listOccurrences() (bodies []string) {
 	if w.every == 0 {
 		return nil
 	}
+
 	for at := w.started.Add(w.every); at.Before(w.recursUntil()); at = at.Add(w.every) {
 		bodies = append(bodies, recurringBody(at))
 	}
@@ -87,7 +93,8 @@ func (w *world) isRecurringDone(ctx context.Context) bool {
 	return err == nil && s.NextAt.IsZero()
 }
 
-// checkRecurring checks that the schedule has appended one message for each occurrence, and no other messages.
+// checkRecurring checks that the schedule has appended one message for each occurrence, and no
+// other messages.
 func (c *checker) checkRecurring(ctx context.Context) {
 	var got []string
 	l := c.laneOf(lane.Of(recurringKey, c.w.lanes))
@@ -95,21 +102,26 @@ func (c *checker) checkRecurring(ctx context.Context) {
 		if f.key != recurringKey {
 			continue
 		}
+
 		e, err := c.store.ReadMessage(ctx, f.id.Lane, f.id.Seq)
 		if err == nil {
 			err = c.store.LoadBody(ctx, e)
 		}
+
 		if err != nil {
 			c.addViolation("recurring", "seq %d: %v", f.id.Seq, err)
 			return
 		}
+
 		got = append(got, string(e.Message.Body))
 	}
+
 	slices.Sort(got)
 	want := c.w.listOccurrences()
 	c.counts.Recurred += len(got)
 	if !slices.Equal(got, want) {
-		c.addViolation("recurring", "%d messages for %d occurrences: %s", len(got), len(want), strings.Join(got, " "))
+		c.addViolation("recurring", "%d messages for %d occurrences: %s", len(got), len(want),
+			strings.Join(got, " "))
 	}
 }
 
@@ -131,6 +143,7 @@ func (w *world) startRuns(ctx context.Context) {
 	if w.settings.runs == 0 {
 		return
 	}
+
 	w.upstream.Go(func() {
 		for range w.settings.runs {
 			if w.dice.drawChance("created anew", 0.4) {
@@ -138,16 +151,20 @@ func (w *world) startRuns(ctx context.Context) {
 					return r.Delete(ctx, runsSchedule, recur.Condition{})
 				})
 			}
+
 			w.askRunner(ctx, "create", func(ctx context.Context, r *recur.Runner) error {
 				_, _, err := r.Put(ctx, runsSchedule,
-					recur.Definition{Cron: "0 0 1 1 *", Message: []byte(runBody)}, recur.Condition{})
+					recur.Definition{Cron: "0 0 1 1 *", Message: []byte(runBody)},
+					recur.Condition{})
 				return err
 			})
+
 			w.askRunner(ctx, "run", func(ctx context.Context, r *recur.Runner) error {
 				receipt, _, err := r.Run(ctx, runsSchedule)
 				w.check.noteRun(receipt.Message.ID, err)
 				return err
 			})
+
 			time.Sleep(w.dice.drawBetween("until the next run", time.Second, 15*time.Second))
 		}
 	})
@@ -171,6 +188,7 @@ func (w *world) askRunner(ctx context.Context, verb string,
 func (c *checker) noteRun(id weir.ID, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	switch kind := weir.KindOf(err); {
 	case err == nil:
 		c.counts.Runs++
@@ -191,6 +209,7 @@ func (c *checker) checkRuns() {
 				"a run was answered with message %d of lane %d: another run's %v, filed %v",
 				id.Seq, id.Lane, seen[id], isFiled)
 		}
+
 		seen[id] = true
 	}
 }

@@ -9,9 +9,10 @@ import (
 	"weir/internal/weir"
 )
 
-// When the faults are over and all lanes are idle, the upstreams of some seeds post messages that the CMS refuses for
-// good. Each of these messages has a key of its own, and a holder cannot try all of them within seconds. Then the
-// upstreams post good messages of other keys. The refused messages must not delay the good ones.
+// When the faults are over and all lanes are idle, the upstreams of some seeds post messages that
+// the CMS refuses for good. Each of these messages has a key of its own, and a holder cannot try
+// all of them within seconds. Then the upstreams post good messages of other keys. The refused
+// messages must not delay the good ones.
 
 const (
 	// turned is the time within which the good messages must be delivered.
@@ -26,15 +27,18 @@ func (s *settings) drawRefusals(d *dice) {
 	if s.rate > 20*time.Millisecond || !d.drawChance("refusals", 0.15) {
 		return
 	}
+
 	s.refused, s.refusal = 30+d.drawBelow("refused", 90), []int{403, 500}[d.drawBelow("refusal", 2)]
 	if s.swift {
 		s.refused *= 5
 	}
+
 	s.stand = d.drawBetween("stand", 0, 40*time.Second)
 	s.backoff.Max = d.drawBetween("long pauses", 15*time.Second, time.Minute)
 }
 
-// firstRefused returns the number of the first refused submission. All submissions posted earlier have smaller numbers.
+// firstRefused returns the number of the first refused submission. All submissions posted earlier
+// have smaller numbers.
 func (w *world) firstRefused() int { return w.messages + w.crowd + w.countPlain() }
 
 // isRefused reports whether the CMS always refuses a submission.
@@ -42,15 +46,18 @@ func (w *world) isRefused(number int) bool {
 	return number >= w.firstRefused() && number < w.firstRefused()+w.refused
 }
 
-// fileRefused posts the refused messages and, some time later, the good ones. It reports whether all work is done
-// afterwards.
+// fileRefused posts the refused messages and, some time later, the good ones. It reports whether
+// all work is done afterwards.
 func (w *world) fileRefused(ctx context.Context) bool {
 	if w.refused == 0 {
 		return true
 	}
+
 	for left := w.check.undisturbedFor(); left > 0; left = w.check.undisturbedFor() {
-		time.Sleep(left) // an outage can outlast the time of faults, and a hanging request can outlast the outage
+		// an outage can outlast the time of faults, and a hanging request can outlast the outage
+		time.Sleep(left)
 	}
+
 	bad := w.firstRefused()
 	good := bad + w.refused
 	began := time.Now() // w.patience with a bad message is counted from the message's post or later
@@ -59,15 +66,21 @@ func (w *world) fileRefused(ctx context.Context) bool {
 	if w.refusal == 403 && time.Since(began) < w.patience-clocks {
 		w.check.checkSpared(bad, w.refused)
 	}
+
 	if w.pairStands > 0 {
 		w.check.checkPair(bad)
 	}
+
 	w.fileAll(ctx, good, others, "good")
-	for end := time.Now().Add(turned); time.Now().Before(end) && !w.check.isAllTaken(good, others); {
+
+	for end := time.Now().Add(turned); time.Now().Before(end) &&
+		!w.check.isAllTaken(good, others); {
 		time.Sleep(50 * time.Millisecond)
 	}
+
 	w.check.checkFair(good, others)
 	w.quiet = time.Now()
+
 	return w.awaitRest(ctx)
 }
 
@@ -76,13 +89,14 @@ func (w *world) fileAll(ctx context.Context, first, n int, key string) {
 	w.fileAllOf(ctx, first, n, key, "article")
 }
 
-// fileAllOf posts n messages of a contract, each with a key of its own. The messages have the numbers first, first+1
-// and so on. fileAllOf returns when each upstream has its answer or has given up.
+// fileAllOf posts n messages of a contract, each with a key of its own. The messages have the
+// numbers first, first+1 and so on. fileAllOf returns when each upstream has its answer or has
+// given up.
 func (w *world) fileAllOf(ctx context.Context, first, n int, key, contract string) {
 	var filed sync.WaitGroup
 	for i := first; i < first+n; i++ {
-		m := weir.Message{Contract: contract, Key: fmt.Sprint(key, i), ContentType: "application/xml",
-			Body: w.newBody(i)}
+		m := weir.Message{Contract: contract, Key: fmt.Sprint(key, i),
+			ContentType: "application/xml", Body: w.newBody(i)}
 		s := &submission{number: i, key: m.Key, idem: fmt.Sprint("idem", i), message: m}
 		w.check.expectSubmission(s)
 		at := w.dice.drawBetween("filed "+key, 0, 100*time.Millisecond)
@@ -91,6 +105,7 @@ func (w *world) fileAllOf(ctx context.Context, first, n int, key, contract strin
 			w.sendUntilAccepted(ctx, fmt.Sprint(i), s)
 		})
 	}
+
 	filed.Wait()
 }
 
@@ -110,16 +125,18 @@ func (c *checker) filedAs(number int) *filed {
 	return c.laneOf(id.Lane).log[id.Seq-1]
 }
 
-// isAllTaken reports whether the CMS has taken the n submissions from the number first on. Submissions whose posts were
-// not answered do not count.
+// isAllTaken reports whether the CMS has taken the n submissions from the number first on.
+// Submissions whose posts were not answered do not count.
 func (c *checker) isAllTaken(first, n int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	for i := first; i < first+n; i++ {
 		if f := c.filedAs(i); f != nil && !f.taken {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -127,24 +144,29 @@ func (c *checker) isAllTaken(first, n int) bool {
 func (c *checker) checkFair(first, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	for i := first; i < first+n; i++ {
 		c.counts.Turned++
 		if f := c.filedAs(i); f != nil && !f.taken {
 			c.addViolation("unfair",
-				"seq %d of lane %d, key %s, waits longer than %s behind %d that the CMS answers %d", f.id.Seq,
+				"seq %d of lane %d, key %s, waits longer than %s behind %d that the CMS answers %d",
+				f.id.Seq,
 				f.id.Lane, f.key, turned, c.w.refused, c.w.refusal)
 		}
 	}
 }
 
-// checkSpared checks that no attempt counts for the n submissions from the number first on. The CMS has taken no
-// message after these submissions were posted, so the refusals can mean that the CMS has failed as a whole.
+// checkSpared checks that no attempt counts for the n submissions from the number first on. The CMS
+// has taken no message after these submissions were posted, so the refusals can mean that the CMS
+// has failed as a whole.
 func (c *checker) checkSpared(first, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	for i := first; i < first+n; i++ {
 		if f := c.filedAs(i); f != nil {
-			if st, err := c.store.Messages().Status(context.Background(), f.id); err != nil || st.AttemptCount != 0 {
+			if st, err := c.store.Messages().Status(context.Background(), f.id); err != nil ||
+				st.AttemptCount != 0 {
 				c.addViolation("spared",
 					"seq %d of lane %d: %d attempts are counted, though the CMS has taken nothing (%v)", f.id.Seq,
 					f.id.Lane, st.AttemptCount, err)

@@ -19,10 +19,11 @@ import (
 	"weir/internal/weir"
 )
 
-// TestRelane changes the number of lanes and the folding of keys while instances crash and storage fails. Meanwhile the
-// lanes have waiting, dead and scheduled messages. TestRelane often kills the command that changes the number, and then
-// runs the command again or undoes the change. The environment variable RELANES is the number of seeds, by default 60.
-// RELANES_FROM is the first seed, by default 1.
+// TestRelane changes the number of lanes and the folding of keys while instances crash and storage
+// fails. Meanwhile the lanes have waiting, dead and scheduled messages. TestRelane often kills the
+// command that changes the number, and then runs the command again or undoes the change. The
+// environment variable RELANES is the number of seeds, by default 60. RELANES_FROM is the first
+// seed, by default 1.
 func TestRelane(t *testing.T) {
 	seeds, from := readSeeds(t, "RELANES", 60), readNumber(t, "RELANES_FROM", 1)
 	crashes, commands, changes := 0, 0, 0
@@ -39,11 +40,14 @@ func TestRelane(t *testing.T) {
 			for _, p := range w.problems {
 				t.Errorf("seed %d: %s", seed, p)
 			}
+
 			crashes, commands = crashes+w.crashes, commands+w.commands
 			changes += w.newStore().Epoch - 1
 		})
 	}
-	t.Logf("%d seeds: %d crashes of instances, %d runs of the command, %d epochs", seeds, crashes, commands, changes)
+
+	t.Logf("%d seeds: %d crashes of instances, %d runs of the command, %d epochs", seeds, crashes,
+		commands, changes)
 }
 
 func newTown(seed uint64) *town {
@@ -52,16 +56,18 @@ func newTown(seed uint64) *town {
 		trouble: d.drawBetween("trouble", 40*time.Second, 2*time.Minute)}
 	w.faults = []float64{0, 0.01, 0.05}[d.drawBelow("faults", 3)]
 	w.slots = make([]*life, 1+d.drawBelow("instances", 3))
-	from, length := d.drawBetween("down at", 0, w.trouble), d.drawBetween("down for", 0, 30*time.Second)
+	from, length := d.drawBetween("down at", 0, w.trouble),
+		d.drawBetween("down for", 0, 30*time.Second)
 	w.cms = &recorder{active: map[string]string{}, down: func() bool {
 		at := time.Since(w.began)
 		return !w.isCalm() && at > from && at < from+length
 	}}
+
 	return w
 }
 
-// playTown starts the instances and the upstreams, changes the number of lanes once or twice, and waits for the
-// upstreams.
+// playTown starts the instances and the upstreams, changes the number of lanes once or twice, and
+// waits for the upstreams.
 func (w *town) playTown(ctx context.Context) {
 	d := w.dice
 	first := epochs.Epoch{Lanes: 1 + d.drawBelow("lanes", 4), Fold: w.drawFold()}
@@ -69,9 +75,11 @@ func (w *town) playTown(ctx context.Context) {
 		w.addProblem("setup: %v", err)
 		return
 	}
+
 	for slot := range w.slots {
 		w.loose.Go(func() { w.runTown(slot) })
 	}
+
 	for i := range 20 + d.drawBelow("letters", 20) {
 		spelling := []string{"k", "K", "k\u0301"}[d.drawBelow("spelling", 3)]
 		l := &letter{number: i, key: fmt.Sprint(spelling, d.drawBelow("key", 5))}
@@ -79,6 +87,7 @@ func (w *town) playTown(ctx context.Context) {
 		if l.due = d.drawBetween("due", -time.Minute, 3*time.Minute); l.due < 0 {
 			l.due = 0
 		}
+
 		w.letters = append(w.letters, l)
 		start := d.drawBetween("start", 0, w.trouble)
 		w.upstream.Go(func() {
@@ -86,10 +95,12 @@ func (w *town) playTown(ctx context.Context) {
 			w.postLetter(l)
 		})
 	}
+
 	for range 1 + d.drawBelow("changes", 2) {
 		time.Sleep(d.drawBetween("change", 0, w.trouble/2))
 		w.changeLanes(ctx, 1+d.drawBelow("new lanes", 4), w.drawFold())
 	}
+
 	w.upstream.Wait()
 }
 
@@ -98,8 +109,8 @@ func (w *town) drawFold() fold.Rules {
 	return []fold.Rules{0, fold.Case, fold.All}[w.dice.drawBelow("fold", 3)]
 }
 
-// changeLanes runs the command that changes the number of lanes to n, and the folding. Like an operator, it repeats the
-// command after a failure, or undoes the change.
+// changeLanes runs the command that changes the number of lanes to n, and the folding. Like an
+// operator, it repeats the command after a failure, or undoes the change.
 func (w *town) changeLanes(ctx context.Context, n int, rules fold.Rules) {
 	undo := w.dice.drawChance("undo", 0.3)
 	for try := 0; ctx.Err() == nil; try++ {
@@ -108,11 +119,16 @@ func (w *town) changeLanes(ctx context.Context, n int, rules fold.Rules) {
 		if kill := w.dice.drawChance("kill command", 0.7); kill && try < 5 {
 			p.killAt = 1 + w.dice.drawBelow("kill at", 60)
 		}
+
 		command := relane.Resharder{
-			Store: p.store, Leases: p.faults.Leases(w.account.Leases()), Lease: townLease, Settle: townSettle,
-			Log: discardLog, Progress: func(string) {},
-			Drainer: func(s *lane.Store) relane.Drainer { return commandDrainer{p.newDrainer(s), p} },
+			Store: p.store, Leases: p.faults.Leases(w.account.Leases()), Lease: townLease,
+			Settle: townSettle,
+			Log:    discardLog, Progress: func(string) {},
+			Drainer: func(s *lane.Store) relane.Drainer {
+				return commandDrainer{p.newDrainer(s), p}
+			},
 		}
+
 		var err error
 		if undo && try > 0 {
 			err = command.Undo(p.ctx)
@@ -120,20 +136,24 @@ func (w *town) changeLanes(ctx context.Context, n int, rules fold.Rules) {
 		} else {
 			err = command.Run(p.ctx, relane.Target{Lanes: n, Fold: &rules})
 		}
+
 		dead := p.isDead()
 		p.end()
 		if err == nil && !dead {
 			return
 		}
+
 		if try > 50 {
 			w.addProblem("the change to %d lanes does not come to an end: %v", n, err)
 			return
 		}
+
 		time.Sleep(w.dice.drawBetween("command again", 0, 20*time.Second))
 	}
 }
 
-// commandDrainer is the drainer of a command. If the command was killed, Close ends the drainer at once.
+// commandDrainer is the drainer of a command. If the command was killed, Close ends the drainer at
+// once.
 type commandDrainer struct {
 	*drain.Drainer
 	p *life
@@ -148,8 +168,8 @@ func (d commandDrainer) Close(ctx context.Context) error {
 	return d.Drainer.Close(ctx)
 }
 
-// judgeRun waits until no lane has waiting messages. Then it checks the stages of the letters (the posted messages),
-// the record of the CMS and the counters of the lanes.
+// judgeRun waits until no lane has waiting messages. Then it checks the stages of the letters (the
+// posted messages), the record of the CMS and the counters of the lanes.
 func (w *town) judgeRun() {
 	for end := time.Now().Add(15 * time.Minute); !w.atRest(); time.Sleep(time.Second) {
 		if time.Now().After(end) {
@@ -157,18 +177,22 @@ func (w *town) judgeRun() {
 			return
 		}
 	}
+
 	time.Sleep(30 * time.Second) // within this time, late requests arrive
+
 	for _, l := range w.letters {
 		st, err := w.newStore().Messages().Status(context.Background(), l.id)
 		want := weir.Delivered
 		if l.body[:3] == "bad" {
 			want = weir.Dead
 		}
+
 		if err != nil || st.Stage != want || st.Message.Public() != l.id {
-			w.addProblem("letter %d, filed as %+v, is %s and should be %s: %+v %v", l.number, l.id, st.Stage, want,
-				st.Message.ID, err)
+			w.addProblem("letter %d, filed as %+v, is %s and should be %s: %+v %v", l.number, l.id,
+				st.Stage, want, st.Message.ID, err)
 		}
 	}
+
 	w.checkLetters()
 	w.checkBooks()
 }
@@ -176,11 +200,13 @@ func (w *town) judgeRun() {
 func (w *town) atRest() bool {
 	s := w.newStore()
 	for number := range s.Lanes {
-		if c, err := s.ReadControl(context.Background(), number); err != nil || c.WaitingCount() != 0 ||
+		if c, err := s.ReadControl(context.Background(), number); err != nil ||
+			c.WaitingCount() != 0 ||
 			c.Tail.IsClosed {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -198,13 +224,16 @@ func (w *town) describeLeft() string {
 //   - Each letter is in it, with its body and its key.
 //   - For each key, letters without a due time are in the order of the log.
 //   - For each key, fences never fall.
-//   - A letter is repeated only with a higher fence, and only if no other letter of its key came in between.
-//   - Of the keys that an epoch folds into one, letters without a due time are in the order of the log, too.
+//   - A letter is repeated only with a higher fence, and only if no other letter of its key came in
+//     between.
+//   - Of the keys that an epoch folds into one, letters without a due time are in the order of the
+//     log, too.
 func (w *town) checkLetters() {
 	byID := map[string]*letter{}
 	for _, l := range w.letters {
 		byID[l.id.String()] = l
 	}
+
 	last, fence := map[string]*letter{}, map[string]int64{}
 	lastOfItem, rules := map[string]*letter{}, w.readFolds()
 	seen := map[*letter]bool{}
@@ -214,24 +243,30 @@ func (w *town) checkLetters() {
 			w.addProblem("the CMS got %q as %s, an id that no upstream got", e.body, e.id)
 			continue
 		}
+
 		before := last[e.key]
 		item := fmt.Sprint(l.id.Epoch, " ", rules[l.id.Epoch].Fold(e.key))
 		beforeItem := lastOfItem[item]
 		switch {
 		case l.due == 0 && beforeItem != nil && beforeItem.due == 0 && l != beforeItem &&
 			!filedBefore(beforeItem.id, l.id):
-			w.addProblem("letter %d came after letter %d, which has its folded key", l.number, beforeItem.number)
+			w.addProblem("letter %d came after letter %d, which has its folded key", l.number,
+				beforeItem.number)
+
 		case l.body != e.body || l.key != e.key:
 			w.addProblem("letter %d came as %q", l.number, e.body)
 		case l == before && e.fence <= fence[e.key], l != before && seen[l]:
 			w.addProblem("letter %d came again", l.number)
-		case l.due == 0 && before != nil && before.due == 0 && l != before && !filedBefore(before.id, l.id):
+		case l.due == 0 && before != nil && before.due == 0 && l != before &&
+			!filedBefore(before.id, l.id):
 			w.addProblem("letter %d came after letter %d", l.number, before.number)
 		case e.fence < fence[e.key]:
 			w.addProblem("letter %d came under fence %d, after %d", l.number, e.fence, fence[e.key])
 		}
+
 		last[e.key], lastOfItem[item], fence[e.key], seen[l] = l, l, e.fence, true
 	}
+
 	for _, l := range w.letters {
 		if !seen[l] {
 			w.addProblem("letter %d never came", l.number)
@@ -249,19 +284,21 @@ func (w *town) readFolds() map[int]fold.Rules {
 	return rules
 }
 
-// filedBefore reports whether a was accepted before b. Both messages have the same key. So in one epoch both have the
-// same lane, and their sequence numbers can be compared.
+// filedBefore reports whether a was accepted before b. Both messages have the same key. So in one
+// epoch both have the same lane, and their sequence numbers can be compared.
 func filedBefore(a, b weir.ID) bool {
 	return a.Epoch < b.Epoch || a.Epoch == b.Epoch && a.Seq < b.Seq
 }
 
-// checkBooks checks that no lane of any epoch has waiting messages, and that the lanes together count each letter once.
+// checkBooks checks that no lane of any epoch has waiting messages, and that the lanes together
+// count each letter once.
 func (w *town) checkBooks() {
 	meta, err := epochs.Read(context.Background(), w.newStore().Table)
 	if err != nil || meta.Step != epochs.StepNone {
 		w.addProblem("in the end: %+v %v", meta, err)
 		return
 	}
+
 	accepted := int64(0)
 	for _, e := range append(slices.Clone(meta.Earlier), meta.Open) {
 		for number := range e.Lanes {
@@ -273,26 +310,31 @@ func (w *town) checkBooks() {
 			accepted += c.Head.Next - 1 - c.Tail.Counts.Moved
 		}
 	}
+
 	if accepted != int64(len(w.letters)) {
 		w.addProblem("%d letters, and the books say %d", len(w.letters), accepted)
 	}
 }
 
-// relaneMutants are mutants (see the type mutant) of the code that changes the number of lanes. Here the field "caught"
-// is a text that a failure of TestRelane must contain.
+// relaneMutants are mutants (see the type mutant) of the code that changes the number of lanes.
+// Here the field "caught" is a text that a failure of TestRelane must contain.
 var relaneMutants = []mutant{
-	{name: "a sealed lane takes messages", file: "lane/append_transaction.go", text: "if t.pending.head.IsSealed {",
-		new: "if false {", caught: "filed as"},
+	{name: "a sealed lane takes messages", file: "lane/append_transaction.go",
+		text: "if t.pending.head.IsSealed {", new: "if false {", caught: "filed as"},
 	{name: "idempotency keys of earlier epochs forgotten", file: "lane/earlier_epochs.go",
-		text: `if idempotencyKey == "" || len(s.EarlierEpochs) == 0 {`, new: "if true {", caught: "was filed as"},
+		text: `if idempotencyKey == "" || len(s.EarlierEpochs) == 0 {`, new: "if true {",
+		caught: "was filed as"},
 	{name: "fences begin anew", file: "lane/epochend/copy.go", text: "fence := slices.Max(fences)",
 		new: "fence := slices.Max(fences) * 0", caught: "under fence"},
 	{name: "copies in the lanes of the earlier folding", file: "lane/epoch.go",
-		text: "= e.Number, e.Lanes, e.Fold, nil", new: "= e.Number, e.Lanes, s.Fold, nil", caught: "letter [0-9]+"},
-	{name: "keys folded for the lane only", file: "lane/keys.go", text: `rows.Hash("key", s.Fold.Fold(key))`,
-		new: `rows.Hash("key", key)`, caught: "which has its folded key"},
+		text: "= e.Number, e.Lanes, e.Fold, nil", new: "= e.Number, e.Lanes, s.Fold, nil",
+		caught: "letter [0-9]+"},
+	{name: "keys folded for the lane only", file: "lane/keys.go",
+		text: `rows.Hash("key", s.Fold.Fold(key))`,
+		new:  `rows.Hash("key", key)`, caught: "which has its folded key"},
 	{name: "a lane reopened without a look at what fell due", file: "lane/epochend/lanes.go",
-		text: "rows.RequestSeq.Is(c.Head.RequestSeq+1)", new: "rows.RequestSeq.Is(c.Head.RequestSeq)",
+		text:   "rows.RequestSeq.Is(c.Head.RequestSeq+1)",
+		new:    "rows.RequestSeq.Is(c.Head.RequestSeq)",
 		caught: "work is left"},
 }
 
@@ -305,6 +347,7 @@ func TestRelane_MutantsAreCaught(t *testing.T) {
 			if err == nil || shown == nil {
 				t.Fatalf("not caught: %v\n%s", err, out[:min(len(out), 2000)])
 			}
+
 			t.Logf("%.200s", shown)
 		})
 	}

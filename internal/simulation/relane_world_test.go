@@ -18,10 +18,11 @@ import (
 	"weir/internal/weir"
 )
 
-// TestRelane has a simulated world of its own, because the checker of the other simulations knows only one epoch.
+// TestRelane has a simulated world of its own, because the checker of the other simulations knows
+// only one epoch.
 
-// town is a simulated world in which the number of lanes changes. It has instances, upstreams, a CMS and one storage
-// account.
+// town is a simulated world in which the number of lanes changes. It has instances, upstreams, a
+// CMS and one storage account.
 type town struct {
 	dice     *dice
 	account  *memory.Account
@@ -52,7 +53,8 @@ type letter struct {
 func (w *town) addProblem(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.problems = append(w.problems, fmt.Sprintf("%8.3f ", time.Since(w.began).Seconds())+fmt.Sprintf(format, args...))
+	w.problems = append(w.problems,
+		fmt.Sprintf("%8.3f ", time.Since(w.began).Seconds())+fmt.Sprintf(format, args...))
 }
 
 func (w *town) isCalm() bool { return time.Since(w.began) > w.trouble }
@@ -78,21 +80,26 @@ func (w *town) newLife(name string) *life {
 	p := &life{w: w, name: name, faults: storagetest.NewFaults()}
 	p.ctx, p.end = context.WithCancel(w.done)
 	p.faults.Set(p.drawFault)
-	p.store = &lane.Store{Table: p.faults.Table(w.account.Table()), Bodies: p.faults.Blobs(w.account.Blobs()),
-		Now: time.Now, Rand: w.dice.newSource(name + " store")}
+	p.store = &lane.Store{Table: p.faults.Table(w.account.Table()),
+		Bodies: p.faults.Blobs(w.account.Blobs()),
+		Now:    time.Now, Rand: w.dice.newSource(name + " store")}
 	return p
 }
 
-// drawFault decides whether an operation fails, and how. At the write with the number killAt it kills the process.
+// drawFault decides whether an operation fails, and how. At the write with the number killAt it
+// kills the process.
 func (p *life) drawFault(c storagetest.Call) storagetest.Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.dead {
 		return storagetest.Fault{Kind: storagetest.FailBefore}
 	}
-	kinds := []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter, storagetest.Late}
+
+	kinds := []storagetest.FaultKind{storagetest.FailBefore, storagetest.FailAfter,
+		storagetest.Late}
 	broken := storagetest.Fault{Kind: kinds[p.w.dice.drawBelow(p.name+" kind", 3)],
 		Delay: p.w.dice.drawBetween(p.name+" late", time.Millisecond, 20*time.Second)}
+
 	if c.Op == "Transact" || c.Port == "leases" {
 		if p.writes++; p.writes == p.killAt {
 			p.dead = true
@@ -100,9 +107,11 @@ func (p *life) drawFault(c storagetest.Call) storagetest.Fault {
 			return broken
 		}
 	}
+
 	if p.w.isCalm() || !p.w.dice.drawChance(p.name+" fault", p.w.faults) {
 		return storagetest.Fault{}
 	}
+
 	return broken
 }
 
@@ -132,9 +141,11 @@ func (p *life) closeLife(within time.Duration) {
 
 func (p *life) newDrainer(store *lane.Store) *drain.Drainer {
 	return drain.New(drain.Config{
-		Store: store, Leases: p.faults.Leases(p.w.account.Leases()), Sender: &sender{p}, Tickets: silent{},
-		Lease: townLease, Settle: townSettle,
-		Attempts: 3, Backoff: drain.Backoff{Min: 200 * time.Millisecond, Max: 2 * time.Second}, Now: time.Now,
+		Store: store, Leases: p.faults.Leases(p.w.account.Leases()), Sender: &sender{p},
+		Tickets: silent{},
+		Lease:   townLease, Settle: townSettle,
+		Attempts: 3, Backoff: drain.Backoff{Min: 200 * time.Millisecond, Max: 2 * time.Second},
+		Now:  time.Now,
 		Rand: p.w.dice.newSource(p.name + " drain"), Log: discardLog,
 	})
 }
@@ -150,8 +161,8 @@ type silent struct{}
 func (silent) Enqueue(context.Context, int) error    { return nil }
 func (silent) EnqueueNow(context.Context, int) error { return nil }
 
-// runTown runs the processes of one instance, one after the other, until the town ends. Each process starts with the
-// number of lanes and the folding that are in force at its start.
+// runTown runs the processes of one instance, one after the other, until the town ends. Each
+// process starts with the number of lanes and the folding that are in force at its start.
 func (w *town) runTown(slot int) {
 	for n := 1; w.done.Err() == nil; n++ {
 		p := w.newLife(fmt.Sprintf("p%d.%d", slot, n))
@@ -160,11 +171,14 @@ func (w *town) runTown(slot int) {
 			p.store.Lanes, p.store.Fold = meta.Open.Lanes, meta.Open.Fold
 			err = p.store.Open(p.ctx)
 		}
-		if err != nil { // storage failed, or the number of lanes has just changed: the host starts another process
+
+		// storage failed, or the number of lanes has just changed: the host starts another process
+		if err != nil {
 			p.end()
 			time.Sleep(w.dice.drawBetween("start again", 500*time.Millisecond, 2*time.Second))
 			continue
 		}
+
 		p.runLife(slot)
 		time.Sleep(w.dice.drawBetween("down", 100*time.Millisecond, 10*time.Second))
 	}
@@ -183,10 +197,12 @@ func (p *life) runLife(slot int) {
 		default:
 		}
 	}
+
 	w.mu.Lock()
 	w.slots[slot] = p
 	w.mu.Unlock()
 	w.loose.Go(p.runSweep)
+
 	if !w.isCalm() && w.dice.drawChance(p.name+" killed", 0.6) {
 		w.loose.Go(func() {
 			time.Sleep(w.dice.drawBetween(p.name+" lives", time.Second, 40*time.Second))
@@ -196,9 +212,12 @@ func (p *life) runLife(slot int) {
 			p.killLife()
 		})
 	}
-	if err := relane.Watch(p.ctx, p.store, nudge); err != nil && !errors.Is(err, relane.ErrChanged) {
+
+	if err := relane.Watch(p.ctx, p.store, nudge); err != nil &&
+		!errors.Is(err, relane.ErrChanged) {
 		w.addProblem("%s: watch: %v", p.name, err)
 	}
+
 	p.closeLife(10 * time.Second)
 }
 
@@ -207,6 +226,7 @@ func (p *life) runSweep() {
 		for number := range p.store.Lanes {
 			p.drainer.Wake(number)
 		}
+
 		select {
 		case <-time.After(time.Minute):
 		case <-p.ctx.Done():
@@ -223,41 +243,48 @@ func (w *town) newStore() *lane.Store {
 	return s
 }
 
-// postLetter posts a letter until an instance accepts the letter. In some cases it then posts the letter again. The
-// second post must return the same id.
+// postLetter posts a letter until an instance accepts the letter. In some cases it then posts the
+// letter again. The second post must return the same id.
 func (w *town) postLetter(l *letter) {
 	name := fmt.Sprint("letter ", l.number)
-	m := weir.Message{Contract: "article", Key: l.key, ContentType: "application/xml", Body: []byte(l.body)}
+	m := weir.Message{Contract: "article", Key: l.key, ContentType: "application/xml",
+		Body: []byte(l.body)}
 	if l.due > 0 {
 		m.DueAt = time.Now().Add(l.due)
 	}
+
 	for times := 0; w.done.Err() == nil; {
 		w.mu.Lock()
 		p := w.slots[w.dice.drawBelow(name+" to", len(w.slots))]
 		w.mu.Unlock()
+
 		if p != nil && !p.isDead() {
 			ctx, cancel := context.WithTimeout(p.ctx, patience)
 			r, err := lanetest.AppendAndWake(ctx, p.appends, m, name)
 			cancel()
+
 			if err == nil && !p.isDead() {
 				if id := r.Message.Public(); !l.id.IsZero() && id != l.id {
 					w.addProblem("%s was filed as %+v and as %+v", name, l.id, id)
 				} else {
 					l.id = id
 				}
+
 				if times++; times == 2 || !w.dice.drawChance(name+" again", 0.5) {
 					return
 				}
+
 				time.Sleep(w.dice.drawBetween(name+" later", time.Second, time.Minute))
 				continue
 			}
 		}
+
 		time.Sleep(w.dice.drawBetween(name+" pause", 200*time.Millisecond, 3*time.Second))
 	}
 }
 
-// recorder is the simulated CMS. It takes some time for each message, rejects messages whose body contains "bad", and
-// records each message that it gets. While the CMS is down, it gets none.
+// recorder is the simulated CMS. It takes some time for each message, rejects messages whose body
+// contains "bad", and records each message that it gets. While the CMS is down, it gets none.
 type recorder struct {
 	mu     sync.Mutex
 	active map[string]string // by folded key: body of the message that the CMS is writing
@@ -280,14 +307,18 @@ func (s *sender) Send(ctx context.Context, d weir.Delivery) weir.Result {
 		<-ctx.Done()
 		return weir.Result{Outcome: weir.OutcomeNone, StartedAt: started}
 	}
+
 	if w.cms.down() {
-		return weir.Result{Outcome: weir.OutcomeUnavailable, Reason: "the CMS is down", StartedAt: started}
+		return weir.Result{Outcome: weir.OutcomeUnavailable, Reason: "the CMS is down",
+			StartedAt: started}
 	}
+
 	c, item := w.cms, s.p.store.Fold.Fold(m.Key)
 	c.mu.Lock()
 	if other, busy := c.active[item]; busy {
 		w.addProblem("%s sends %q while %q is being written", s.p.name, m.Body, other)
 	}
+
 	c.active[item] = string(m.Body)
 	c.log = append(c.log, entry{m.Public().String(), m.Key, string(m.Body), d.Fence, started})
 	c.mu.Unlock()
@@ -299,13 +330,17 @@ func (s *sender) Send(ctx context.Context, d weir.Delivery) weir.Result {
 		c.mu.Unlock()
 		close(finished)
 	})
+
 	select {
 	case <-finished:
 	case <-ctx.Done():
 		return weir.Result{Outcome: weir.OutcomeNone, Unanswered: true, StartedAt: started}
 	}
+
 	if strings.Contains(string(m.Body), "bad") {
-		return weir.Result{Outcome: weir.OutcomeRejected, Status: 422, Reason: "bad content", StartedAt: started}
+		return weir.Result{Outcome: weir.OutcomeRejected, Status: 422, Reason: "bad content",
+			StartedAt: started}
 	}
+
 	return weir.Result{Outcome: weir.OutcomeDelivered, Status: 200, StartedAt: started}
 }

@@ -15,8 +15,8 @@ import (
 // tokenWord stands in the token of each process, in a form that no escape changes.
 const tokenWord = "t0kenOf"
 
-// newSignIn returns a keeper that signs the requests of the process in when the first one is sent. The CMS repeats the
-// token in its refusals.
+// newSignIn returns a keeper that signs the requests of the process in when the first one is sent.
+// The CMS repeats the token in its refusals.
 func (p *process) newSignIn() *signin.Keeper {
 	if p.w.chains.endsSessions {
 		return signin.NewKeeper(&sessions{p: p}, p.now)
@@ -38,8 +38,8 @@ func (s *sessions) Fetch(context.Context) (signin.Credential, error) {
 	return newToken(fmt.Sprint(s.p.name, "-", s.count.Add(1))), nil
 }
 
-// repeatCredential returns the body of a refusal that repeats the credential of the request as PHP, a browser and other
-// programs would write it.
+// repeatCredential returns the body of a refusal that repeats the credential of the request as PHP,
+// a browser and other programs would write it.
 func repeatCredential(r *http.Request, seq int64) string {
 	credential := r.Header.Get("Authorization")
 	switch seq % 4 {
@@ -48,8 +48,10 @@ func repeatCredential(r *http.Request, seq int64) string {
 	case 2:
 		credential = url.QueryEscape(credential)
 	case 3:
-		credential = strings.ReplaceAll(strings.ReplaceAll(credential, "/", "&#x2F;"), "+", `\u002b`)
+		credential = strings.ReplaceAll(strings.ReplaceAll(credential, "/", "&#x2F;"),
+			"+", `\u002b`)
 	}
+
 	return fmt.Sprintf("%q is refused: %s", r.Method, credential)
 }
 
@@ -57,8 +59,10 @@ func repeatCredential(r *http.Request, seq int64) string {
 func (c *checker) checkSecrets(p *process, ops []storage.Op) {
 	for _, op := range ops {
 		for column, value := range op.Values {
-			if text := fmt.Sprintf("%s", value); strings.Contains(strings.ToLower(text), strings.ToLower(tokenWord)) {
-				c.addViolation("secret", "%s writes a token into the column %s of %s: %s", p.name, column, op.Key, text)
+			if text := fmt.Sprintf("%s", value); strings.Contains(strings.ToLower(text),
+				strings.ToLower(tokenWord)) {
+				c.addViolation("secret", "%s writes a token into the column %s of %s: %s", p.name,
+					column, op.Key, text)
 			}
 		}
 	}

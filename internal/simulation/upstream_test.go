@@ -26,14 +26,17 @@ func (w *world) sendMessages(ctx context.Context) {
 		if !w.dice.drawChance("burst", 0.7) {
 			at += w.dice.drawBetween("gap", 100*time.Millisecond, w.trouble/6)
 		}
+
 		s := w.newSubmission(i)
 		start := min(at, w.trouble) + w.dice.drawBetween("apart", 0, 30*time.Millisecond)
 		if w.sizes.kind != "" {
 			start = w.sizes.startOf(w, i)
 		}
+
 		if w.leaving.kind != "" {
 			start = w.drawMoveStart(i, s.key)
 		}
+
 		s.message.DueAt = w.dueFor(s, start)
 		w.check.expectSubmission(s)
 		w.upstream.Go(func() {
@@ -42,6 +45,7 @@ func (w *world) sendMessages(ctx context.Context) {
 			w.sendOther(ctx, s)
 			w.changeMessage(ctx, s)
 		})
+
 		if s.idem != "" && w.dice.drawChance("double", 0.2) {
 			again := start + w.dice.drawBetween("double", time.Microsecond,
 				[]time.Duration{time.Millisecond, 10 * time.Second}[w.dice.drawBelow("double", 2)])
@@ -55,34 +59,42 @@ func (w *world) sendMessages(ctx context.Context) {
 
 func (w *world) newSubmission(i int) *submission {
 	key := w.drawMoveKey()
-	m := weir.Message{Contract: "article", Key: key, ContentType: "application/xml", Body: w.newBody(i)}
+	m := weir.Message{Contract: "article", Key: key, ContentType: "application/xml",
+		Body: w.newBody(i)}
+
 	switch kind := key[1] % 4; {
 	case w.leaving.kind != "":
 	case kind == 2:
 		m.Skip = true
 	case kind == 3 && (w.chains.needsOneContract() || !w.dice.drawChance("no edit", 0.15)):
-		m.Contract, m.Supersede, m.Version = "edit", true, fmt.Sprint(w.dice.drawBelow("version", 20))
+		m.Contract, m.Supersede, m.Version = "edit", true,
+			fmt.Sprint(w.dice.drawBelow("version", 20))
 		if w.dice.drawChance("version with a dot", 0.2) {
-			m.Version = "1." + m.Version // 1.5 is older than 1.15, and would be newer as a decimal fraction
+			// 1.5 is older than 1.15, and would be newer as a decimal fraction
+			m.Version = "1." + m.Version
 		}
+
 		if w.dice.drawChance("huge version", 0.06) {
 			m.Version = hugeVersion
 		}
 	}
+
 	key = w.spellKey(key)
 	m.Key = key
 	if w.dice.drawChance("callback", w.callbacks) {
 		m.Callback = hookURL
 	}
+
 	s := &submission{number: i, key: key, message: m}
 	if w.dice.drawChance("idempotent", 0.6) {
 		s.idem = fmt.Sprint("idem", i)
 	}
+
 	return s
 }
 
-// newBody returns a body with the submission's number. In some cases it adds random bytes: the body is then too large
-// for a row even if it is compressed, and needs a blob.
+// newBody returns a body with the submission's number. In some cases it adds random bytes: the body
+// is then too large for a row even if it is compressed, and needs a blob.
 func (w *world) newBody(i int) []byte {
 	b := []byte(fmt.Sprintf("<a n='%d'>%s", i, w.closingTag()))
 	if w.dice.drawChance("large", w.large) {
@@ -91,11 +103,12 @@ func (w *world) newBody(i int) []byte {
 			b = binary.LittleEndian.AppendUint64(b, noise.Uint64())
 		}
 	}
+
 	return b
 }
 
-// closingTag returns the end tag of a body. It returns "" in worlds without chains, because nothing parses bodies
-// there.
+// closingTag returns the end tag of a body. It returns "" in worlds without chains, because nothing
+// parses bodies there.
 func (w *world) closingTag() string {
 	if w.chains.isOn {
 		return "</a>"
@@ -109,8 +122,9 @@ func numberOf(body string) (n int, err error) {
 	return n, err
 }
 
-// sendUntilAccepted posts a message to drawn instances, up to 40 times, until one of them accepts it. A message without
-// an idempotency key is posted only once, because a second post could append it twice.
+// sendUntilAccepted posts a message to drawn instances, up to 40 times, until one of them accepts
+// it. A message without an idempotency key is posted only once, because a second post could append
+// it twice.
 func (w *world) sendUntilAccepted(ctx context.Context, name string, s *submission) {
 	for range 40 {
 		p := w.pickReceiver(name).currentProcess()
@@ -119,40 +133,46 @@ func (w *world) sendUntilAccepted(ctx context.Context, name string, s *submissio
 		if err == nil {
 			w.check.recordPost(s, sent, &r)
 			w.check.noteAcknowledged(s, r)
-			w.trace.addLine("%s filed message %s as lane %d seq %d (duplicate %v)", p.name, name, r.Message.ID.Lane,
-				r.Message.ID.Seq, r.Duplicate)
+			w.trace.addLine("%s filed message %s as lane %d seq %d (duplicate %v)", p.name, name,
+				r.Message.ID.Lane, r.Message.ID.Seq, r.Duplicate)
 			time.Sleep(w.dice.drawBetween("ring "+name, 0, 200*time.Microsecond))
 			p.bell.EnqueueAsync(r.Message.ID.Lane)
 			return
 		}
+
 		w.check.recordPost(s, sent, nil)
 		w.trace.addLine("%s: message %s not answered: %v", p.name, name, err)
 		if s.idem == "" {
 			return
 		}
+
 		time.Sleep(w.dice.drawBetween("again "+name, 200*time.Millisecond, 3*time.Second))
 	}
 }
 
-// sendOther posts another body with the idempotency key of an accepted message, in some cases. It checks that an
-// instance refuses that post.
+// sendOther posts another body with the idempotency key of an accepted message, in some cases. It
+// checks that an instance refuses that post.
 func (w *world) sendOther(ctx context.Context, s *submission) {
 	if s.idem == "" || w.check.idOf(s).IsZero() || !w.dice.drawChance("other", 0.1) {
 		return
 	}
+
 	other := submission{message: s.message, idem: s.idem}
 	other.message.Body = []byte("another")
 	p := w.slots[w.dice.drawBelow("other to", len(w.slots))].currentProcess()
 	if r, err := w.postOnce(ctx, p, fmt.Sprint(s.number, " other"), &other); err == nil &&
 		!w.check.mayBeErased(s) {
-		w.check.reportViolation("twice", "another body under an idempotency key that is taken was answered with %+v",
+		w.check.reportViolation("twice",
+			"another body under an idempotency key that is taken was answered with %+v",
 			r.Message.ID)
 	}
 }
 
-// receiveMessage appends a message, and then wakes the message's lane, even if the upstream has given up. The wake
-// comes after a drawn delay, because the real receiver first writes the answer. A duplicate wakes no lane.
-func (p *process) receiveMessage(ctx context.Context, name string, m weir.Message, idem string) (lane.Receipt, error) {
+// receiveMessage appends a message, and then wakes the message's lane, even if the upstream has
+// given up. The wake comes after a drawn delay, because the real receiver first writes the answer.
+// A duplicate wakes no lane.
+func (p *process) receiveMessage(ctx context.Context, name string, m weir.Message,
+	idem string) (lane.Receipt, error) {
 	r, err := p.appends.Append(ctx, m, idem)
 	if err == nil && !r.Duplicate {
 		p.w.loose.Go(func() {
@@ -162,18 +182,24 @@ func (p *process) receiveMessage(ctx context.Context, name string, m weir.Messag
 			}
 		})
 	}
+
 	return r, err
 }
 
 // postOnce makes one HTTP request that posts a message.
-func (w *world) postOnce(ctx context.Context, p *process, name string, s *submission) (lane.Receipt, error) {
+func (w *world) postOnce(ctx context.Context, p *process, name string,
+	s *submission) (lane.Receipt, error) {
 	m := s.message
 	m.Contract = p.store.Contracts.PresentName(m.Contract)
 	m.TraceState = w.posts.beginPost(name)
 	r, err := askWithin(ctx, p, name, w.patienceFor(name),
-		func(ctx context.Context) (lane.Receipt, error) { return p.receiveMessage(ctx, name, m, s.idem) })
+		func(ctx context.Context) (lane.Receipt,
+			error) {
+			return p.receiveMessage(ctx, name, m, s.idem)
+		})
 	if err != nil {
 		w.posts.giveUp(m.TraceState)
 	}
+
 	return r, err
 }

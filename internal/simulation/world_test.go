@@ -116,10 +116,12 @@ type settings struct {
 // drawSettings draws the settings of a usual world.
 func drawSettings(d *dice) settings {
 	s := settings{
-		instances: []int{1, 2, 2, 3, 3, 4}[d.drawBelow("instances", 6)], lanes: 1 + d.drawBelow("lanes", 3),
-		messages: 15 + d.drawBelow("messages", 30), keys: 2 + d.drawBelow("keys", 6),
-		lease:   []time.Duration{15, 15, 15, 20, 30}[d.drawBelow("lease", 5)] * time.Second,
-		timeout: d.drawBetween("timeout", time.Second, 6*time.Second), attempts: 2 + d.drawBelow("attempts", 4),
+		instances: []int{1, 2, 2, 3, 3, 4}[d.drawBelow("instances", 6)],
+		lanes:     1 + d.drawBelow("lanes", 3),
+		messages:  15 + d.drawBelow("messages", 30), keys: 2 + d.drawBelow("keys", 6),
+		lease:    []time.Duration{15, 15, 15, 20, 30}[d.drawBelow("lease", 5)] * time.Second,
+		timeout:  d.drawBetween("timeout", time.Second, 6*time.Second),
+		attempts: 2 + d.drawBelow("attempts", 4),
 		backoff: drain.Backoff{Min: d.drawBetween("backoff", 100*time.Millisecond, time.Second),
 			Max: d.drawBetween("backoff", 2*time.Second, 15*time.Second)},
 		faults:    []float64{0, 0.01, 0.03, 0.1}[d.drawBelow("faults", 4)],
@@ -127,10 +129,12 @@ func drawSettings(d *dice) settings {
 		trouble:   d.drawBetween("trouble", 20*time.Second, 90*time.Second),
 		large:     []float64{0, 0, 0, 0.1}[d.drawBelow("large bodies", 4)],
 	}
+
 	s.settle = lease.Margin(s.lease)
 	if d.drawChance("long settle", 0.3) {
 		s.settle += d.drawBetween("settle", 0, 3*time.Second)
 	}
+
 	s.drawLimits(d)
 	s.crashes, s.standstills, s.cuts, s.stops = d.drawBelow("crashes", 3), d.drawBelow("pauses", 3),
 		d.drawBelow("cuts", 3), d.drawBelow("stops", 2)
@@ -138,6 +142,7 @@ func drawSettings(d *dice) settings {
 	if d.drawChance("outage", 0.2) {
 		s.outages = 1 + d.drawBelow("outages", 2)
 	}
+
 	s.drawSchedules(d)
 	s.drawRuns(d)
 	s.drawReplays(d)
@@ -155,6 +160,7 @@ func drawSettings(d *dice) settings {
 	for i := range d.drawBelow("bad messages", 3) {
 		s.bad[i] = d.drawBelow("bad", s.messages)
 	}
+
 	s.drawSteps(d)
 	s.drawBlocking(d)
 	s.drawMissing(d)
@@ -163,6 +169,7 @@ func drawSettings(d *dice) settings {
 	s.drawElsewhere(d)
 	s.drawBrake(d)
 	s.drawDamages(d)
+
 	return s
 }
 
@@ -191,11 +198,13 @@ func (s *settings) lastStep() time.Duration {
 func (s *settings) drawLimits(d *dice) {
 	switch d.drawBelow("kind", 12) {
 	case 0:
-		s.swift, s.messages, s.keys = true, 150+d.drawBelow("rush", 250), 20+d.drawBelow("many keys", 80)
+		s.swift, s.messages, s.keys = true, 150+d.drawBelow("rush", 250),
+			20+d.drawBelow("many keys", 80)
 	case 1, 2:
 		// With several lanes, two lanes could wait until the same nanosecond, and the seed could
 		// not decide which lane sends first.
 		s.rate, s.lanes = d.drawBetween("rate", 20*time.Millisecond, time.Second), 1
+
 	case 3, 4:
 		s.atOnce = 1 + d.drawBelow("at once", 2)
 	}
@@ -243,9 +252,11 @@ func (t *trace) addLine(format string, args ...any) {
 	if !t.isKept {
 		return
 	}
+
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.lines = append(t.lines, fmt.Sprintf("%14.9f ", time.Since(t.began).Seconds())+fmt.Sprintf(format, args...))
+	t.lines = append(t.lines, fmt.Sprintf("%14.9f ", time.Since(t.began).Seconds())+
+		fmt.Sprintf(format, args...))
 }
 
 // addTicketLine adds a line about a ticket, but only in runs of TestLarge, which checks the number
@@ -287,7 +298,8 @@ func runSettings(t *testing.T, seed uint64, mutant string, draw func(*dice) sett
 	d := newDice(seed)
 	defer watchForSpin(seed, d, spinLimitOf(mutant))()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{settings: draw(d), dice: d, posts: newPosts(), over: make(chan struct{}), started: time.Now()}
+		w := &world{settings: draw(d), dice: d, posts: newPosts(), over: make(chan struct{}),
+			started: time.Now()}
 		var closeAccount func()
 		w.account, closeAccount = openAccount(t, w.settings)
 		defer closeAccount()
@@ -297,12 +309,15 @@ func runSettings(t *testing.T, seed uint64, mutant string, draw func(*dice) sett
 		w.cms = &fakeCMS{w: w}
 		w.chainCMS = newChainCMS(w)
 		w.liveThrough(t.Context())
+
 		// an append of a killed process goes on for some seconds until it fails
 		time.Sleep(time.Minute)
 		o = outcome{violation: w.check.first, counts: w.check.counts, trace: w.trace.String()}
 		history = &w.check.history.History
 	})
+
 	o.checkHistory(history, fmt.Sprint("seed-", seed))
+
 	return o
 }
 
@@ -313,7 +328,8 @@ const spinLimit, spinLimitOfMutant = time.Minute, 20 * time.Second
 
 // spinLimitOf returns the limit for a run with this mutant; an empty name means no mutant.
 func spinLimitOf(name string) time.Duration {
-	if slices.ContainsFunc(mutants, func(m mutant) bool { return m.name == name && m.caught == "spins" }) {
+	if slices.ContainsFunc(mutants,
+		func(m mutant) bool { return m.name == name && m.caught == "spins" }) {
 		return spinLimitOfMutant
 	}
 	return spinLimit
@@ -328,20 +344,24 @@ func watchForSpin(seed uint64, d *dice, limit time.Duration) (stop func()) {
 	go func() {
 		ticker := time.NewTicker(limit / 2)
 		defer ticker.Stop()
+
 		for seen, turns := uint64(0), 0; ; {
 			select {
 			case <-over:
 				return
 			case <-ticker.C:
 			}
+
 			if n := d.draws.Load(); n != seen {
 				seen, turns = n, 0
 			} else if turns++; turns == 2 {
 				debug.SetTraceback("all")
-				panic(fmt.Sprintf("seed %d: spins: virtual time has stood still for %s", seed, limit))
+				panic(fmt.Sprintf("seed %d: spins: virtual time has stood still for %s",
+					seed, limit))
 			}
 		}
 	}()
+
 	return func() { close(over) }
 }
 
@@ -356,14 +376,17 @@ func (w *world) liveThrough(ctx context.Context) {
 		w.check.reportViolation("setup", "%v", err)
 		return
 	}
+
 	w.check.store = store
 	if err := w.putSchedule(ctx); err != nil {
 		w.check.reportViolation("setup", "schedule: %v", err)
 		return
 	}
+
 	for i := range w.instances {
 		w.slots = append(w.slots, w.newSlot(i))
 	}
+
 	w.watchSizes(ctx)
 	w.sendMessages(ctx)
 	w.sendCrowd(ctx)
@@ -381,6 +404,7 @@ func (w *world) liveThrough(ctx context.Context) {
 	for _, s := range w.slots {
 		s.planFaults()
 	}
+
 	w.planOutages()
 	w.planMoves()
 	w.startEditors()
@@ -388,15 +412,19 @@ func (w *world) liveThrough(ctx context.Context) {
 	if w.mutant == "an outsider writes tail" {
 		w.meddleWithTail()
 	}
+
 	time.Sleep(w.trouble)
 	w.upstream.Wait()
 	for _, s := range w.slots {
 		s.plans.Wait()
 	}
+
 	w.quiet = time.Now()
 	w.check.checkAtRest(ctx, w.awaitRest(ctx) && w.fileRefused(ctx) && w.fileBlocker(ctx) &&
-		w.fileMissing(ctx) && w.fileOutdated(ctx) && w.fileAway(ctx) && w.fileElsewhere(ctx) && w.fileRejected(ctx) &&
+		w.fileMissing(ctx) && w.fileOutdated(ctx) && w.fileAway(ctx) && w.fileElsewhere(ctx) &&
+		w.fileRejected(ctx) &&
 		w.fileLast(ctx) && w.eraseAgain(ctx))
+
 	w.letDaysPass(ctx)
 	w.endWorld(ctx)
 }
@@ -410,17 +438,20 @@ func (w *world) newStore(table storage.Table, draw func() float64) *lane.Store {
 // looks for work again. It returns false if work is left at the end of the allowed time (see
 // bound), or if a check has failed.
 func (w *world) awaitRest(ctx context.Context) bool {
-	for end := w.check.lastDue(w.quiet).Add(bound + w.lastStep()); time.Now().Before(end) && w.check.hasNoViolation(); {
+	for end := w.check.lastDue(w.quiet).Add(bound + w.lastStep()); time.Now().Before(end) &&
+		w.check.hasNoViolation(); {
 		if !w.isAtRest(ctx) {
 			time.Sleep(2 * time.Second)
 			continue
 		}
+
 		w.check.addCounts(func(c *counts) { c.Longest = max(c.Longest, time.Since(w.quiet)) })
 		time.Sleep(w.dice.drawBetween("afterwards", 100*time.Millisecond, 20*time.Second))
 		if w.isAtRest(ctx) {
 			return true
 		}
 	}
+
 	return false
 }
 

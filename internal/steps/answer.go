@@ -15,15 +15,16 @@ import (
 
 // answer is an answer of the CMS in the form that expressions read.
 type answer struct {
-	Status  int                   `expr:"status"`
-	JSON    any                   `expr:"json"`
-	Headers map[string]any        `expr:"headers"` // first value of each header, by name in lower case
+	Status int `expr:"status"`
+	JSON   any `expr:"json"`
+	// first value of each header, by name in lower case
+	Headers map[string]any        `expr:"headers"`
 	Body    string                `expr:"body"`
 	XML     func(path string) any `expr:"xml"`
 	header  http.Header           `expr:"-"`
 	raw     []byte                `expr:"-"`
-	// isPage is true if the answer is a page of HTML. Such a page usually comes from a proxy, a firewall, a sign-in or
-	// a deployment in front of the CMS, and not from the CMS.
+	// isPage is true if the answer is a page of HTML. Such a page usually comes from a proxy, a
+	// firewall, a sign-in or a deployment in front of the CMS, and not from the CMS.
 	isPage bool   `expr:"-"`
 	isCut  bool   `expr:"-"` // the body is incomplete, or over the limit
 	cutBy  string `expr:"-"` // reason for isCut
@@ -37,15 +38,19 @@ type answer struct {
 // connection cannot be reused. If the body ends early, readBody returns both the answer and the
 // error.
 func readBody(resp *http.Response, limit int64) (*answer, error) {
-	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1)) // the byte more shows a longer answer
+	// the byte more shows a longer answer
+	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	a := &answer{Status: resp.StatusCode, header: resp.Header}
 	switch {
 	case err != nil:
 		a.isCut, a.endedEarly, a.cutBy = true, true, "the answer ended early"
 	case int64(len(body)) > limit:
-		body, a.isCut, a.cutBy = body[:limit], true, fmt.Sprintf("the answer has more than %d bytes", limit)
+		body, a.isCut, a.cutBy = body[:limit], true,
+			fmt.Sprintf("the answer has more than %d bytes", limit)
 	}
+
 	a.raw = body
+
 	return a, err
 }
 
@@ -53,9 +58,12 @@ func readBody(resp *http.Response, limit int64) (*answer, error) {
 type need int
 
 const (
-	needNone    need = iota
-	needLenient      // only delivery.on, or the setting "say" of a sign-in, reads the part; an empty answer is accepted
-	needStrict       // another expression reads the part, or the request is GraphQL (JSON) or XML-RPC (XML)
+	needNone need = iota
+	// only delivery.on, or the setting "say" of a sign-in, reads the part; an empty answer is
+	// accepted
+	needLenient
+	// another expression reads the part, or the request is GraphQL (JSON) or XML-RPC (XML)
+	needStrict
 )
 
 // needs has the need for each part of an answer. A part without an entry is not needed.
@@ -66,12 +74,14 @@ func (n needs) addPart(p part, more need) { n[p] = max(n[p], more) }
 // parseParts sets the parts that expressions and judgeAnswer read. It parses the needed ones, and
 // records those that cannot be read.
 func (a *answer) parseParts(n needs) {
-	a.Headers, a.problem, a.XML = map[string]any{}, map[part]string{}, func(string) any { return nil }
+	a.Headers, a.problem, a.XML = map[string]any{}, map[part]string{},
+		func(string) any { return nil }
 	for name, values := range a.header {
 		if len(values) > 0 {
 			a.Headers[strings.ToLower(name)] = values[0]
 		}
 	}
+
 	a.isPage = a.forJudge().IsErrorPage()
 	if a.Status/100 == 2 {
 		a.isPage = a.forJudge().IsForeignPage()
@@ -83,16 +93,20 @@ func (a *answer) parseParts(n needs) {
 		}
 		return
 	}
+
 	if n[partBody] > needNone {
 		if text := a.text(); utf8.ValidString(text) {
 			a.Body = text
 		} else {
-			a.problem[partBody] = "the answer is neither text in UTF-8 nor in the charset of its Content-Type"
+			a.problem[partBody] =
+				"the answer is neither text in UTF-8 nor in the charset of its Content-Type"
 		}
 	}
+
 	if n[partJSON] > needNone {
 		a.parseJSON()
 	}
+
 	if n[partXML] > needNone {
 		a.parseXML()
 	}
@@ -116,6 +130,7 @@ func (a *answer) parseJSON() {
 			err = fmt.Errorf("more follows")
 		}
 	}
+
 	switch {
 	case len(bytes.TrimSpace(a.raw)) == 0:
 		a.problem[partJSON] = "the answer is empty and should be JSON"
@@ -126,7 +141,8 @@ func (a *answer) parseJSON() {
 	}
 }
 
-// kindOfBody returns a hint for an error text if the body is a page of HTML. Otherwise it returns "".
+// kindOfBody returns a hint for an error text if the body is a page of HTML. Otherwise it returns
+// "".
 func (a *answer) kindOfBody() string {
 	if a.isPage {
 		return ", but a page of HTML"
@@ -134,7 +150,8 @@ func (a *answer) kindOfBody() string {
 	return ""
 }
 
-// maxExact is the number from which on a float64 has no digits after the point, and an int64 no room.
+// maxExact is the number from which on a float64 has no digits after the point, and an int64 no
+// room.
 const maxExact = 1 << 63
 
 // convertNumbers returns a JSON value with the numbers of toNumber.
@@ -146,16 +163,19 @@ func convertNumbers(value any) any {
 		for i := range v {
 			v[i] = convertNumbers(v[i])
 		}
+
 	case map[string]any:
 		for name := range v {
 			v[name] = convertNumbers(v[name])
 		}
 	}
+
 	return value
 }
 
-// documentOf returns the body without white space in front of the XML declaration, which some CMSs send by mistake. If
-// the body itself does not name its charset, documentOf converts it by the header Content-Type.
+// documentOf returns the body without white space in front of the XML declaration, which some CMSs
+// send by mistake. If the body itself does not name its charset, documentOf converts it by the
+// header Content-Type.
 func (a *answer) documentOf() []byte {
 	raw := bytes.TrimLeft(a.raw, "\ufeff \t\r\n")
 	if bytes.HasPrefix(raw, []byte("<?xml")) || !utf8.Valid(raw[:min(len(raw), 1)]) {
@@ -174,21 +194,25 @@ func (a *answer) parseXML() {
 		a.problem[partXML] = "the answer is not XML" + a.kindOfBody() + ": " + describeXML(err)
 		return
 	}
+
 	a.tree = &tree
 	found := map[string]any{} // a loop of an expression can read the same path many times
 	a.XML = func(path string) any {
 		if value, ok := found[path]; ok {
 			return value
 		}
+
 		p, err := contract.CompileTreePath(path)
 		if err != nil {
 			return nil // cannot happen: a settings file with an invalid path is refused
 		}
+
 		found[path] = nil
 		for value := range tree.Texts(p) {
 			found[path] = value
 			break
 		}
+
 		return found[path]
 	}
 }

@@ -26,20 +26,21 @@ func (r *requests) add(request string) {
 	r.list, r.at = append(r.list, request), append(r.at, time.Now())
 }
 
-// The CMS sends the status of a write and a part of the body, and works on until the timeout. The lane must wait for the
-// settle time, whether or not another step follows.
+// The CMS sends the status of a write and a part of the body, and works on until the timeout. The
+// lane must wait for the settle time, whether or not another step follows.
 func TestSender_AnswerCutByTheTimeoutSettles(t *testing.T) {
 	t.Parallel()
-	for name, next := range map[string]string{"LastStep": "", "AStepFollows": "      - { post: /publish, json: {} }\n"} {
+	for name, next := range map[string]string{"LastStep": "",
+		"AStepFollows": "      - { post: /publish, json: {} }\n"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSender(t, articleWithSteps("      - { name: save, post: /items, json: {} }\n"+next),
-				http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					w.WriteHeader(http.StatusCreated)
-					fmt.Fprint(w, "begun, ")
-					w.(http.Flusher).Flush()
-					<-r.Context().Done()
-				}), func(c *steps.Config) { c.Timeout = 200 * time.Millisecond })
+			s := newSender(t, articleWithSteps("      - { name: save, post: /items, json: {} }\n"+
+				next), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.WriteHeader(http.StatusCreated)
+				fmt.Fprint(w, "begun, ")
+				w.(http.Flusher).Flush()
+				<-r.Context().Done()
+			}), func(c *steps.Config) { c.Timeout = 200 * time.Millisecond })
 			if r := s.Send(t.Context(), newDelivery("<article id='1'/>")); !r.Unanswered {
 				t.Errorf("got %+v, want it Unanswered", r)
 			}
@@ -47,8 +48,8 @@ func TestSender_AnswerCutByTheTimeoutSettles(t *testing.T) {
 	}
 }
 
-// A rule takes a timeout of a proxy for success. The next write waits until the CMS no longer works on the first one; a
-// look-up does not.
+// A rule takes a timeout of a proxy for success. The next write waits until the CMS no longer works
+// on the first one; a look-up does not.
 func TestSender_WriteWaitsForAnUnansweredOne(t *testing.T) {
 	t.Parallel()
 	const settle = 300 * time.Millisecond
@@ -62,11 +63,13 @@ func TestSender_WriteWaitsForAnUnansweredOne(t *testing.T) {
 				w.WriteHeader(http.StatusGatewayTimeout)
 			}
 		}), func(c *steps.Config) { c.Settle = settle })
+
 	r := s.Send(t.Context(), newDelivery("<article id='1'/>"))
 	if want := "POST /items, GET /items, POST /publish"; strings.Join(got.list, ", ") != want ||
 		r.Outcome != weir.OutcomeDelivered || r.Unanswered {
 		t.Fatalf("got %s and %+v, want %s, delivered", strings.Join(got.list, ", "), r, want)
 	}
+
 	if waited := got.at[2].Sub(got.at[0]); waited < settle {
 		t.Errorf("the second write came %s after the first one, want at least %s", waited, settle)
 	}
@@ -82,7 +85,8 @@ func TestSender_UnansweredWriteAtTheEndOfTheAttempt(t *testing.T) {
 				w.WriteHeader(http.StatusGatewayTimeout)
 			}
 		}), func(c *steps.Config) { c.Timeout, c.Settle = 200*time.Millisecond, time.Minute })
-	if r := s.Send(t.Context(), newDelivery("<article id='1'/>")); r.Outcome != weir.OutcomeRetry || !r.Unanswered {
+	if r := s.Send(t.Context(), newDelivery("<article id='1'/>")); r.Outcome != weir.OutcomeRetry ||
+		!r.Unanswered {
 		t.Errorf("got %+v, want a retry that is Unanswered", r)
 	}
 }
@@ -103,10 +107,12 @@ func TestSender_LargeNumbersKeepTheirDigits(t *testing.T) {
 			got.add(body.String() + string(content[:n]))
 			fmt.Fprint(w, `{"id":`+id+`,"small":9223372036854775807,"price":1.25}`)
 		}))
+
 	r := s.Send(t.Context(), newDelivery("<article id='1'><no>+00"+id+"</no></article>"))
 	if r.Outcome != weir.OutcomeDelivered || len(got.list) != 2 {
 		t.Fatalf("got %+v and the requests %q, want two, delivered", r, got.list)
 	}
+
 	for _, want := range []string{"PUT /items/" + id + " ", `"ref":` + id, `"own":` + id,
 		`"small":9223372036854775807`, `"price":1.25`} {
 		if !strings.Contains(got.list[1], want) {
@@ -115,8 +121,9 @@ func TestSender_LargeNumbersKeepTheirDigits(t *testing.T) {
 	}
 }
 
-// CMSs send white space before the XML declaration by mistake. An answer that is no XML has a reason with line and
-// cause, and counts as a refusal: perhaps the CMS answers so to this message only.
+// CMSs send white space before the XML declaration by mistake. An answer that is no XML has a
+// reason with line and cause, and counts as a refusal: perhaps the CMS answers so to this message
+// only.
 func TestSender_XMLAnswers(t *testing.T) {
 	t.Parallel()
 	const good = "<?xml version='1.0'?><a><id>7</id></a>"
@@ -125,17 +132,25 @@ func TestSender_XMLAnswers(t *testing.T) {
 		want       weir.Outcome
 		reason     string
 	}{
-		"Plain": {"text/xml", good, weir.OutcomeDelivered, ""}, "LineBreaks": {"text/xml", "\r\n\n " + good, weir.OutcomeDelivered, ""},
-		"ByteOrderMark":       {"text/xml", "\xEF\xBB\xBF" + good, weir.OutcomeDelivered, ""},
-		"LineBreaksAndMark":   {"text/xml", "\n\xEF\xBB\xBF\n" + good, weir.OutcomeDelivered, ""},
-		"CharsetOfTheHeader":  {"text/xml; charset=windows-1252", "<a><id>7</id><t>\xfc\x93</t></a>", weir.OutcomeDelivered, ""},
-		"CharsetOfTheHeading": {"text/xml", "<?xml version='1.0' encoding='ISO-8859-1'?><a><id>7</id><t>\xfc</t></a>", weir.OutcomeDelivered, ""},
-		"Doctype":             {"text/xml", "<!DOCTYPE a SYSTEM 'a.dtd'>\n<a><id>7</id></a>", weir.OutcomeDelivered, ""},
-		"InternalSubset": {"text/xml", "<!DOCTYPE a [<!ENTITY b '7'>]>\n<a><id>&b;</id></a>", weir.OutcomeUnavailable,
+		"Plain":             {"text/xml", good, weir.OutcomeDelivered, ""},
+		"LineBreaks":        {"text/xml", "\r\n\n " + good, weir.OutcomeDelivered, ""},
+		"ByteOrderMark":     {"text/xml", "\xEF\xBB\xBF" + good, weir.OutcomeDelivered, ""},
+		"LineBreaksAndMark": {"text/xml", "\n\xEF\xBB\xBF\n" + good, weir.OutcomeDelivered, ""},
+		"CharsetOfTheHeader": {"text/xml; charset=windows-1252",
+			"<a><id>7</id><t>\xfc\x93</t></a>", weir.OutcomeDelivered, ""},
+		"CharsetOfTheHeading": {"text/xml",
+			"<?xml version='1.0' encoding='ISO-8859-1'?><a><id>7</id><t>\xfc</t></a>",
+			weir.OutcomeDelivered, ""},
+		"Doctype": {"text/xml", "<!DOCTYPE a SYSTEM 'a.dtd'>\n<a><id>7</id></a>",
+			weir.OutcomeDelivered, ""},
+		"InternalSubset": {"text/xml", "<!DOCTYPE a [<!ENTITY b '7'>]>\n<a><id>&b;</id></a>",
+			weir.OutcomeUnavailable,
 			"find: 200, but the answer is not XML: line 1, column 1: the document type declaration has an internal subset"},
-		"Entity": {"text/xml", "<a>\n<id>&laquo;</id></a>", weir.OutcomeUnavailable, "not XML: line 2, column"},
+		"Entity": {"text/xml", "<a>\n<id>&laquo;</id></a>", weir.OutcomeUnavailable,
+			"not XML: line 2, column"},
 		"Broken": {"text/xml", "<a><id>7</a>", weir.OutcomeUnavailable, "not XML: line 1, column"},
-		"Page":   {"text/html", "<html><body><br></body></html>", weir.OutcomeUnavailable, "not XML, but a page of HTML"},
+		"Page": {"text/html", "<html><body><br></body></html>", weir.OutcomeUnavailable,
+			"not XML, but a page of HTML"},
 	} {
 		s := newSender(t, articleWithSteps("      - { name: find, get: /items, success: xml('/a/id') == '7' }\n"),
 			http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answerWith(200, c.kind, c.body)(w) }))
@@ -152,12 +167,14 @@ func TestSender_XMLAnswers(t *testing.T) {
 func TestSender_AnswersAreDecodedByTheirCharset(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ kind, body, success string }{
-		"JSON": {"application/json; charset=iso-8859-1", "{\"name\":\"Stra\xdfe\"}", "json.name == 'Straße'"},
+		"JSON": {"application/json; charset=iso-8859-1", "{\"name\":\"Stra\xdfe\"}",
+			"json.name == 'Straße'"},
 		"Text": {"text/plain; charset=windows-1252", "\x93Stra\xdfe\x94", "body == '“Straße”'"},
 	} {
 		s := newSender(t, articleWithSteps("      - { put: /a, success: \""+c.success+"\" }\n"),
 			http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answerWith(200, c.kind, c.body)(w) }))
-		if r := s.Send(t.Context(), newDelivery("<article id='1'/>")); r.Outcome != weir.OutcomeDelivered {
+		if r := s.Send(t.Context(), newDelivery("<article id='1'/>")); r.Outcome !=
+			weir.OutcomeDelivered {
 			t.Errorf("%s: got %+v, want delivered", name, r)
 		}
 	}
@@ -170,31 +187,37 @@ func TestSender_RecordMarksACutReason(t *testing.T) {
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			answerWith(409, "text/plain", strings.Repeat("long ", 100))(w)
 		}))
+
 	r := s.Send(t.Context(), newDelivery("<article id='1'/>"))
 	if len(r.Steps) == 0 || !strings.HasSuffix(r.Steps[0].Reason, "…") {
 		t.Errorf("got the records %+v, want a reason that ends in an ellipsis", r.Steps)
 	}
 }
 
-// Over HTTP/2 the client refuses headers that are larger than the CMS accepts, and over HTTP/1.1 the CMS answers 431. In
-// both cases the message is rejected.
+// Over HTTP/2 the client refuses headers that are larger than the CMS accepts, and over HTTP/1.1
+// the CMS answers 431. In both cases the message is rejected.
 func TestSender_HeadersOverTheLimit(t *testing.T) {
 	t.Parallel()
 	for _, isHTTP2 := range []bool{false, true} {
-		server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		server := httptest.NewUnstartedServer(
+			http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		server.Config.MaxHeaderBytes = 16 << 10
 		server.EnableHTTP2 = isHTTP2
 		server.StartTLS()
 		t.Cleanup(server.Close)
-		s, err := compileSteps(t, articleWithSteps("      - { put: \"/items?title={{ text('./title') }}\" }\n"), server.URL,
+		s, err := compileSteps(t,
+			articleWithSteps("      - { put: \"/items?title={{ text('./title') }}\" }\n"),
+			server.URL,
 			func(c *steps.Config) { c.Transport = server.Client().Transport })
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if r := s.Send(t.Context(), newDelivery("<article id='1'><title>short</title></article>")); r.Outcome !=
 			weir.OutcomeDelivered {
 			t.Fatalf("HTTP/2 %v: got %+v, want delivered", isHTTP2, r)
 		}
+
 		long := "<article id='1'><title>" + strings.Repeat("long ", 5000) + "</title></article>"
 		if r := s.Send(t.Context(), newDelivery(long)); r.Outcome != weir.OutcomeRejected {
 			t.Errorf("HTTP/2 %v: got %s because of %q, want rejected", isHTTP2, r.Outcome, r.Reason)

@@ -45,20 +45,25 @@ func (f *File) compileTree(n ast.Node, path string, s *scope) *tree {
 	case *ast.SequenceNode:
 		list := &tree{isList: true}
 		for i, item := range t.Values {
-			list.values = append(list.values, f.compileTree(item, fmt.Sprintf("%s[%d]", path, i), s))
+			list.values = append(list.values,
+				f.compileTree(item, fmt.Sprintf("%s[%d]", path, i), s))
 		}
 		return list
+
 	case *ast.StringNode, *ast.LiteralNode:
 		leaf := f.compileTemplate(n, path, s)
 		if leaf.isConstant() {
 			return &tree{isLeaf: true, fixed: leaf.literalText()}
 		}
+
 		if leaf.isSingle() {
 			f.requireValue(leaf.parts[0].expression, placeOf(n, path))
 		} else {
 			f.requireText(leaf, placeOf(n, path))
 		}
+
 		return &tree{isLeaf: true, leaf: leaf}
+
 	case *ast.IntegerNode:
 		return &tree{isLeaf: true, fixed: t.Value}
 	case *ast.FloatNode:
@@ -68,20 +73,24 @@ func (f *File) compileTree(n ast.Node, path string, s *scope) *tree {
 	case *ast.NullNode, nil:
 		return &tree{isLeaf: true}
 	}
+
 	f.addMistake(placeOf(n, path),
 		"this value cannot be part of JSON; write a text, a number, true, false, a list or a "+
 			"mapping")
 	return &tree{isLeaf: true}
 }
 
-// requireValue records a mistake if the value of an expression can never be a part of JSON or of a form.
+// requireValue records a mistake if the value of an expression can never be a part of JSON or of a
+// form.
 func (f *File) requireValue(e *expression, at place) {
 	switch {
 	case e.kind == nil:
 	case e.kind == rawBytesType:
 		f.addMistake(at, bytesElsewhere)
-	case slices.Contains([]reflect.Kind{reflect.Pointer, reflect.Func, reflect.Struct}, e.kind.Kind()):
-		f.addMistake(at, "{{ %s }} is %s and cannot be a value; take one part of it", e.source, describeType(e.kind))
+	case slices.Contains([]reflect.Kind{reflect.Pointer, reflect.Func, reflect.Struct},
+		e.kind.Kind()):
+		f.addMistake(at, "{{ %s }} is %s and cannot be a value; take one part of it", e.source,
+			describeType(e.kind))
 	}
 }
 
@@ -96,11 +105,13 @@ func (f *File) compileObject(n ast.Node, path string, s *scope) *tree {
 		object.names = append(object.names, p.key)
 		object.values = append(object.values, f.compileTree(p.value, p.at.path, s))
 	}
+
 	return object
 }
 
-// evaluateTree returns the tree's value. If the tree is an expression with the value nil, keep is false, and the caller
-// leaves the field or item out. If the settings have a null in place of an expression, keep is true.
+// evaluateTree returns the tree's value. If the tree is an expression with the value nil, keep is
+// false, and the caller leaves the field or item out. If the settings have a null in place of an
+// expression, keep is true.
 func (t *tree) evaluateTree(env map[string]any) (value any, keep bool, err error) {
 	switch {
 	case t.isLeaf && t.leaf == nil:
@@ -111,6 +122,7 @@ func (t *tree) evaluateTree(env map[string]any) (value any, keep bool, err error
 			err = t.leaf.newValueError(errors.New(bytesElsewhere))
 		}
 		return value, value != nil, err
+
 	case t.isList:
 		list := []any{}
 		for _, item := range t.values {
@@ -118,40 +130,47 @@ func (t *tree) evaluateTree(env map[string]any) (value any, keep bool, err error
 			if err != nil {
 				return nil, false, err
 			}
+
 			if keep {
 				list = append(list, v)
 			}
 		}
+
 		return list, true, nil
 	}
+
 	object := map[string]any{}
 	for i, name := range t.names {
 		v, keep, err := t.values[i].evaluateTree(env)
 		if err != nil {
 			return nil, false, err
 		}
+
 		if keep {
 			object[name] = v
 		}
 	}
+
 	return object, true, nil
 }
 
-// newValueError returns err with the source of an expression in front of it. The tree t is the value of a form's field,
-// and the expression is a part of t. If t is a list, newValueError prefers an expression that reads an answer of the
-// CMS or the remembered id. The value of such an expression can be different in the next attempt, so a retry can
-// succeed.
+// newValueError returns err with the source of an expression in front of it. The tree t is the
+// value of a form's field, and the expression is a part of t. If t is a list, newValueError prefers
+// an expression that reads an answer of the CMS or the remembered id. The value of such an
+// expression can be different in the next attempt, so a retry can succeed.
 func (t *tree) newValueError(err error) error {
 	found := err
 	for _, leaf := range append([]*tree{t}, t.values...) {
 		if leaf.leaf == nil {
 			continue
 		}
+
 		var value *valueError
 		if found = leaf.leaf.newValueError(err); errors.As(found, &value) && value.reads {
 			return found
 		}
 	}
+
 	return found
 }
 
@@ -194,6 +213,7 @@ func (b *graphQLBody) renderBody(env map[string]any, _ *weir.Message) ([]byte, s
 		}
 		request["variables"] = variables
 	}
+
 	content, err := marshalJSON(request)
 	return content, "application/json", err
 }
@@ -206,6 +226,7 @@ func (b *formBody) renderBody(env map[string]any, _ *weir.Message) ([]byte, stri
 	if err != nil {
 		return nil, "", err
 	}
+
 	form := url.Values{}
 	fields, _ := value.(map[string]any)
 	for i, name := range b.tree.names {
@@ -213,14 +234,17 @@ func (b *formBody) renderBody(env map[string]any, _ *weir.Message) ([]byte, stri
 		if !isKept {
 			continue
 		}
+
 		for _, item := range asList(v) {
 			text, err := toText(item)
 			if err != nil {
-				return nil, "", b.tree.values[i].newValueError(fmt.Errorf("field %s: %w", name, err))
+				return nil, "",
+					b.tree.values[i].newValueError(fmt.Errorf("field %s: %w", name, err))
 			}
 			form.Add(name, text)
 		}
 	}
+
 	return []byte(form.Encode()), "application/x-www-form-urlencoded", nil
 }
 
@@ -236,6 +260,7 @@ func asList(value any) []any {
 		}
 		return items
 	}
+
 	return []any{value}
 }
 
@@ -250,19 +275,24 @@ func (f *File) compileBody(settings map[string]pair, st *step, s *scope) body {
 			found = append(found, key)
 		}
 	}
+
 	if len(found) > 1 {
-		f.addMistake(settings[found[1]].at, "a step has one body; write %s or %s", found[0], found[1])
+		f.addMistake(settings[found[1]].at, "a step has one body; write %s or %s",
+			found[0], found[1])
 		return nil
 	}
+
 	if len(found) == 0 {
 		return nil
 	}
+
 	p := settings[found[0]]
 	if st.isSafe && found[0] != "graphql" {
 		f.addMistake(p.at, "a step with %s has no body; write the values into the address, or write post, put or patch",
 			strings.ToLower(st.method))
 		return nil
 	}
+
 	switch found[0] {
 	case "json":
 		return &jsonBody{f.compileTree(p.value, p.at.path, s), "application/json"}
@@ -275,17 +305,21 @@ func (f *File) compileBody(settings map[string]pair, st *step, s *scope) body {
 	case "multipart":
 		return f.compileMultipart(p, s)
 	}
+
 	return f.compileValueBody(p, s)
 }
 
 func (f *File) compileForm(p pair, s *scope) body {
 	t := f.compileTree(p.value, p.at.path, s)
 	if t.isLeaf || t.isList {
-		f.addMistake(p.placeOfValue(), "form must be a mapping of fields, such as { name: \"{{ key }}\" }")
+		f.addMistake(p.placeOfValue(),
+			"form must be a mapping of fields, such as { name: \"{{ key }}\" }")
 		return nil
 	}
+
 	for i, field := range t.values {
-		isListOfLeaves := field.isList && !slices.ContainsFunc(field.values, func(t *tree) bool { return !t.isLeaf })
+		isListOfLeaves := field.isList &&
+			!slices.ContainsFunc(field.values, func(t *tree) bool { return !t.isLeaf })
 		if !field.isLeaf && !isListOfLeaves {
 			f.addMistake(
 				p.at,
@@ -294,6 +328,7 @@ func (f *File) compileForm(p pair, s *scope) body {
 			)
 		}
 	}
+
 	return &formBody{t}
 }
 
@@ -303,6 +338,7 @@ func (f *File) compileGraphQL(settings map[string]pair, p pair, s *scope) body {
 		f.addMistake(p.placeOfValue(), "graphql must be the text of a query or a mutation")
 		return nil
 	}
+
 	if strings.Contains(query, "{{") {
 		f.addMistake(
 			f.locatePart(p.value, p.at.path, "{{", 0, ""),
@@ -310,6 +346,7 @@ func (f *File) compileGraphQL(settings map[string]pair, p pair, s *scope) body {
 				"$path in it, and write its value under variables",
 		)
 	}
+
 	b := &graphQLBody{query: f.fillVariables(query)}
 	if v, ok := settings["variables"]; ok {
 		b.variables = f.compileTree(v.value, v.at.path, s)
@@ -318,11 +355,13 @@ func (f *File) compileGraphQL(settings map[string]pair, p pair, s *scope) body {
 		}
 		f.checkVariables(query, v, b.variables)
 	}
+
 	return b
 }
 
-// checkVariables records a mistake for each name under variables that the query does not contain. If such a name is a
-// misspelled variable of the query, the CMS would silently take null for the query's variable.
+// checkVariables records a mistake for each name under variables that the query does not contain.
+// If such a name is a misspelled variable of the query, the CMS would silently take null for the
+// query's variable.
 func (f *File) checkVariables(query string, p pair, variables *tree) {
 	for _, name := range variables.names {
 		if !strings.Contains(query, "$"+name) {

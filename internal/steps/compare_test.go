@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// A look-up by the key needs a comparison of its answer with the key, if a write uses the item that it found.
+// A look-up by the key needs a comparison of its answer with the key, if a write uses the item that
+// it found.
 func TestSender_WarnLookUps(t *testing.T) {
 	t.Parallel()
 	const update = "      - { name: update, put: \"/items/{{ find.json.data[0].id }}\", json: { ref: \"{{ key " +
@@ -14,9 +15,12 @@ func TestSender_WarnLookUps(t *testing.T) {
 		steps string
 		want  string // the steps that the warning names; "" = no warning
 	}{
-		"NotCompared": {"      - { name: find, get: \"/items?ref={{ key }}\" }\n" + update, "find update"},
-		"ByPath":      {"      - { name: find, get: \"/items?ref={{ text('./@id') }}\" }\n" + update, "find update"},
-		"Folded":      {"      - { name: find, get: \"/items?ref={{ lower(key) }}\" }\n" + update, "find update"},
+		"NotCompared": {"      - { name: find, get: \"/items?ref={{ key }}\" }\n" + update,
+			"find update"},
+		"ByPath": {"      - { name: find, get: \"/items?ref={{ text('./@id') }}\" }\n" +
+			update, "find update"},
+		"Folded": {"      - { name: find, get: \"/items?ref={{ lower(key) }}\" }\n" + update,
+			"find update"},
 		"ByPost": {"      - { name: find, post: /search, reads: true, json: { q: \"{{ key }}\" } }\n" + update,
 			"find update"},
 		"ByGraphQL": {"      - { name: find, graphql: 'query($k: ID) { item(ref: $k) { id } }', variables: { k: " +
@@ -25,7 +29,8 @@ func TestSender_WarnLookUps(t *testing.T) {
 			"find.json.data.item.id }}\" } }\n",
 			"find update"},
 		"InABody": {"      - { name: find, get: \"/items?ref={{ key }}\" }\n" +
-			"      - { name: update, post: /save, form: { id: \"{{ find.json.id }}\" } }\n", "find update"},
+			"      - { name: update, post: /save, form: { id: \"{{ find.json.id }}\" } }\n",
+			"find update"},
 		"KeyWithItself": {"      - { name: find, get: \"/items?ref={{ slug(key) }}\", " +
 			"on: [ { when: key != slug(key), do: reject } ] }\n" + update, "find update"},
 		"OtherComparison": {"      - { name: find, get: \"/items?ref={{ key }}\", success: json.total == 1 " +
@@ -52,7 +57,8 @@ func TestSender_WarnLookUps(t *testing.T) {
 		"ChosenID": {"      - { name: find, get: \"/items/{{ uuid5('6ba7b811-9dad-11d1-80b4-00c04fd430c8', key) " +
 			"}}\" }\n" +
 			update, ""},
-		"OtherKey": {"      - { name: find, get: \"/token?for={{ text('./site') }}\" }\n" + update, ""},
+		"OtherKey": {"      - { name: find, get: \"/token?for={{ text('./site') }}\" }\n" +
+			update, ""},
 		"Unused": {"      - { name: find, get: \"/items?ref={{ key }}\" }\n" +
 			"      - { name: update, when: find.status == 200, put: \"/items/{{ key }}\", headers: { If-Match: " +
 			"\"{{ find.headers.etag }}\" }, json: {} }\n", ""},
@@ -65,10 +71,12 @@ func TestSender_WarnLookUps(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			got := strings.Join(s.WarnLookUps("article"), "; ")
 			if c.want == "" && got != "" {
 				t.Errorf("got the warning %q, want none", got)
 			}
+
 			for step := range strings.FieldsSeq(c.want) {
 				if !strings.Contains(got, step) || strings.Contains(got, "; article") {
 					t.Errorf("got the warning %q, want one with the step %s", got, step)

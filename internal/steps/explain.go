@@ -11,8 +11,9 @@ import (
 	"github.com/expr-lang/expr/builtin"
 )
 
-// explainFailure explains the error text of an expression that failed: it returns the cause and a correct expression.
-// If explainFailure does not know the error text, it returns the text unchanged.
+// explainFailure explains the error text of an expression that failed: it returns the cause and a
+// correct expression. If explainFailure does not know the error text, it returns the text
+// unchanged.
 func explainFailure(text string) string {
 	rest, isFetch := strings.CutPrefix(text, "cannot fetch ")
 	name, isOfNil := strings.CutSuffix(rest, " from <nil>")
@@ -29,6 +30,7 @@ func explainFailure(text string) string {
 	case text == "invalid argument for len (type <nil>)":
 		return "the argument of len is nil; write len(list ?? []) if the list may be absent"
 	}
+
 	return text
 }
 
@@ -56,6 +58,7 @@ func describeKind(value any) string {
 	case []any, []string:
 		return "a list"
 	}
+
 	return fmt.Sprintf("a %T", value)
 }
 
@@ -76,6 +79,7 @@ func describeType(t reflect.Type) string {
 	case reflect.Func:
 		return "a function"
 	}
+
 	return "of another kind"
 }
 
@@ -85,37 +89,50 @@ func (s *scope) explainError(err error, source string, env map[string]any) strin
 	if hint := s.suggestSpelling(text, source); hint != "" {
 		return hint
 	}
+
 	if name, ok := strings.CutPrefix(text, "unknown name "); ok {
 		return s.explainName(name, env)
 	}
+
 	if rest, ok := strings.CutPrefix(text, "type *steps.answer has no field "); ok {
-		return "a step's answer has no " + rest + "; it has status, json, headers, body and xml('path')"
+		return "a step's answer has no " + rest +
+			"; it has status, json, headers, body and xml('path')"
 	}
+
 	if rest, ok := strings.CutPrefix(text, "type steps.answer has no field "); ok {
-		return "a step's answer has no " + rest + "; it has status, json, headers, body and xml('path')"
+		return "a step's answer has no " + rest +
+			"; it has status, json, headers, body and xml('path')"
 	}
+
 	text = strings.NewReplacer("*steps.answer", "step's answer", "interface {}", "any value").Replace(text)
 	switch {
-	case strings.HasPrefix(text, "unexpected token"), strings.HasPrefix(text, "literal not terminated"),
+	case strings.HasPrefix(text, "unexpected token"),
+		strings.HasPrefix(text, "literal not terminated"),
 		strings.HasPrefix(text, "unclosed"), strings.HasPrefix(text, "unrecognized"),
 		strings.HasPrefix(text, "unexpected end"):
-		return "the expression cannot be read (" + text + "); write one such as text('./title') or find.json.id"
+		return "the expression cannot be read (" + text +
+			"); write one such as text('./title') or find.json.id"
 	}
+
 	return text
 }
 
-// suggestSpelling returns a sentence with the right spelling for two kinds of expressions: those that call a step as a
-// function, and those in the syntax of another language. For other expressions it returns "".
+// suggestSpelling returns a sentence with the right spelling for two kinds of expressions: those
+// that call a step as a function, and those in the syntax of another language. For other
+// expressions it returns "".
 func (s *scope) suggestSpelling(text, source string) string {
 	if strings.HasPrefix(text, "unexpected token") || strings.HasPrefix(text, "type func(") ||
 		strings.HasSuffix(text, "is not callable") {
 		for _, st := range append(slices.Clone(s.earlier), s.own) {
-			if st != nil && slices.Contains(builtin.Names, st.name) && strings.Contains(source, st.name+"(") {
-				return fmt.Sprintf("%[1]s( is a function, so the step %[1]s cannot be read in it; name the step "+
-					"%[1]s_item, or write first(filter(…)) for find(…)", st.name)
+			if st != nil && slices.Contains(builtin.Names, st.name) &&
+				strings.Contains(source, st.name+"(") {
+				return fmt.Sprintf(
+					"%[1]s( is a function, so the step %[1]s cannot be read in it; name the step "+
+						"%[1]s_item, or write first(filter(…)) for find(…)", st.name)
 			}
 		}
 	}
+
 	method, isMethod := strings.CutPrefix(text, "type string has no method ")
 	switch {
 	case isMethod:
@@ -126,22 +143,25 @@ func (s *scope) suggestSpelling(text, source string) string {
 		return "then is not known here; write a choice as condition ? value : other"
 	case strings.HasPrefix(text, "invalid operation: ||") && strings.Contains(text, "string"):
 		return "|| joins conditions; write ?? for a text in place of nil"
-	case strings.HasPrefix(text, `unexpected token Operator(":")`) && strings.Contains(source, "map("):
+	case strings.HasPrefix(text, `unexpected token Operator(":")`) &&
+		strings.Contains(source, "map("):
 		return "an object in map needs brackets, such as map(texts('./tag'), ({'name': #}))"
 	case strings.HasPrefix(text, "unexpected token EOF") && strings.Contains(source, "|"):
 		return "a function behind | needs brackets, such as key | upper()"
 	}
+
 	return ""
 }
 
 // notWords maps words of other languages to the words of expressions.
-var notWords = map[string]string{"null": "nil", "None": "nil", "undefined": "nil", "AND": "and", "OR": "or",
-	"NOT": "not", "True": "true", "False": "false"}
+var notWords = map[string]string{"null": "nil", "None": "nil", "undefined": "nil", "AND": "and",
+	"OR": "or", "NOT": "not", "True": "true", "False": "false"}
 
 func (s *scope) explainName(name string, env map[string]any) string {
 	switch {
 	case slices.Contains(s.later, name):
-		return fmt.Sprintf("%s is a later step; an expression can read the steps above it only", name)
+		return fmt.Sprintf("%s is a later step; an expression can read the steps above it only",
+			name)
 	case notWords[name] != "":
 		return fmt.Sprintf("%s is not known here; write %s", name, notWords[name])
 	case s.own == nil && ownParts[name] != "":
@@ -154,10 +174,12 @@ func (s *scope) explainName(name string, env map[string]any) string {
 	case name == "env" || name == "env_":
 		return "the environment cannot be read by expressions; write ${NAME} outside of {{ }}"
 	}
+
 	names := slices.Sorted(maps.Keys(env))
 	hint := SuggestName(name, names)
 	if hint == "" {
 		hint = "; known are " + strings.Join(names, ", ")
 	}
+
 	return fmt.Sprintf("%s is not known here%s", name, hint)
 }

@@ -8,8 +8,8 @@ import (
 	"weir/internal/weir"
 )
 
-// TestSender_ExplainsAFailedExpression has answers without the fields that an expression reads. The reason of the
-// result must suggest a correct expression.
+// TestSender_ExplainsAFailedExpression has answers without the fields that an expression reads. The
+// reason of the result must suggest a correct expression.
 func TestSender_ExplainsAFailedExpression(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ answer, expression, want string }{
@@ -21,15 +21,17 @@ func TestSender_ExplainsAFailedExpression(t *testing.T) {
 	} {
 		t.Run(c.expression+" of "+c.answer, func(t *testing.T) {
 			t.Parallel()
-			sender := newSender(t, mistakesAt+"      - { name: find, get: /a }\n      - { get: \"/{{ "+c.expression+
-				" }}\" }\n", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				answerWith(http.StatusOK, "application/json", c.answer)(w)
-			}))
+			sender := newSender(t,
+				mistakesAt+"      - { name: find, get: /a }\n      - { get: \"/{{ "+c.expression+
+					" }}\" }\n", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					answerWith(http.StatusOK, "application/json", c.answer)(w)
+				}))
+
 			result := sender.Send(t.Context(), newDelivery(`<article id="1"/>`))
 			if result.Outcome != weir.OutcomeUnavailable || !result.Refused ||
 				!strings.Contains(result.Reason, c.want) {
-				t.Errorf("got %s, %q; want unavailable, refused, and a reason with %q", result.Outcome,
-					result.Reason, c.want)
+				t.Errorf("got %s, %q; want unavailable, refused, and a reason with %q",
+					result.Outcome, result.Reason, c.want)
 			}
 		})
 	}

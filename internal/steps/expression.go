@@ -28,36 +28,42 @@ type expression struct {
 	message         bool         // the expression reads the message
 	steps           []string     // names of the earlier steps whose answers the expression reads
 	readsRemembered bool         // the expression reads the remembered id
-	members         []memberPath // members of answers that the expression reads, and that each answer should have
-	readsText       bool         // the expression reads the own answer as text or XML
+	// members of answers that the expression reads, and that each answer should have
+	members   []memberPath
+	readsText bool // the expression reads the own answer as text or XML
 
 	placeholder func(m *weir.Message) string // the value, without a program; nil = program has it
 }
 
-// evaluateExpression returns the value of an expression. If the expression reads an answer that is missing in a trial,
-// the value is a pendingValue.
+// evaluateExpression returns the value of an expression. If the expression reads an answer that is
+// missing in a trial, the value is a pendingValue.
 func (e *expression) evaluateExpression(env map[string]any) (any, error) {
 	if e.placeholder != nil {
 		return e.placeholder(env[placeholderName].(*weir.Message)), nil
 	}
+
 	if pending := e.findPending(env); pending != "" {
 		return pending, nil
 	}
+
 	e.reportMissing(env)
 	budget := env[workName].(*work)
 	value, err := expr.Run(e.program, env)
 	if err == nil {
 		err = budget.measureResult(value)
 	}
+
 	if budget.failed != nil {
 		return nil, e.newValueError(budget.failed)
 	}
 	if err != nil {
 		return nil, e.newValueError(errors.New(explainFailure(firstLine(err))))
 	}
+
 	if raw, isRaw := value.(*rawBytes); isRaw && raw == nil {
 		return nil, nil
 	}
+
 	return value, nil
 }
 
@@ -66,13 +72,17 @@ func (e *expression) evaluateCondition(env map[string]any) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+
 	if _, isPending := value.(pendingValue); isPending {
 		return false, errPending
 	}
+
 	holds, ok := value.(bool)
 	if !ok {
-		return false, e.newValueError(fmt.Errorf("it is %s, neither true nor false", describeKind(value)))
+		return false, e.newValueError(fmt.Errorf("it is %s, neither true nor false",
+			describeKind(value)))
 	}
+
 	return holds, nil
 }
 
@@ -87,16 +97,19 @@ const (
 	partHeaders part = "headers"
 )
 
-// ownParts maps the names that expressions use for the step's own answer to the parts of the answer.
-var ownParts = map[string]part{"status": partStatus, "json": partJSON, "xml": partXML, "body": partBody,
-	"headers": partHeaders}
+// ownParts maps the names that expressions use for the step's own answer to the parts of the
+// answer.
+var ownParts = map[string]part{"status": partStatus, "json": partJSON, "xml": partXML,
+	"body": partBody, "headers": partHeaders}
 
 // scope has the names that an expression can use.
 type scope struct {
-	chain     *chain         // nil = a sign-in, which has no message
-	earlier   []*step        // steps whose answers the expression can read
-	later     []string       // names that the expression cannot use: its own step and the steps after it
-	own       *step          // step whose own answer the expression can read; nil = the step has no answer yet
+	chain   *chain  // nil = a sign-in, which has no message
+	earlier []*step // steps whose answers the expression can read
+	// names that the expression cannot use: its own step and the steps after it
+	later []string
+	// step whose own answer the expression can read; nil = the step has no answer yet
+	own       *step
 	compiled  *[]*expression // list to which each compiled expression is added; nil = no list
 	isLenient bool           // a part that the expression reads can be absent from the answer
 }
@@ -108,27 +121,34 @@ func (s *scope) buildPrototype() map[string]any {
 	if s.chain != nil {
 		addMessage(env, message{})
 	}
+
 	for _, st := range s.earlier {
 		env[st.name] = &answer{}
 	}
+
 	if s.own != nil {
 		addOwn(env, &answer{})
 	}
+
 	return env
 }
 
-// compileExpression compiles an expression. If the expression does not compile, compileExpression records a mistake and
-// returns nil. The function locate returns the place of a line (from 1) and a column (from 0) of the source.
-func (f *File) compileExpression(source string, s *scope, locate func(line, column int) place) *expression {
+// compileExpression compiles an expression. If the expression does not compile, compileExpression
+// records a mistake and returns nil. The function locate returns the place of a line (from 1) and a
+// column (from 0) of the source.
+func (f *File) compileExpression(source string, s *scope,
+	locate func(line, column int) place) *expression {
 	at := locate(1, 0)
 	if f.variable.MatchString(source) {
 		f.addMistake(at, "a variable of the environment cannot stand in an expression; write it outside of {{ }}")
 		return nil
 	}
+
 	if strings.TrimSpace(source) == "" {
 		f.addMistake(at, "the expression is empty; write one such as text('./title')")
 		return nil
 	}
+
 	env := s.buildPrototype()
 	known := types.Map{}
 	for name, value := range env {
@@ -137,9 +157,10 @@ func (f *File) compileExpression(source string, s *scope, locate func(line, colu
 			known[name] = types.Any
 		}
 	}
+
 	visitor := &uses{file: f, scope: s, at: locate}
-	program, err := expr.Compile(source, expr.Env(known), expr.DisableBuiltin("now"), expr.Patch(keysCall{}),
-		expr.Patch(visitor))
+	program, err := expr.Compile(source, expr.Env(known), expr.DisableBuiltin("now"),
+		expr.Patch(keysCall{}), expr.Patch(visitor))
 	if err != nil {
 		var found *file.Error
 		if errors.As(err, &found) {
@@ -148,26 +169,33 @@ func (f *File) compileExpression(source string, s *scope, locate func(line, colu
 		f.addMistake(at, "%s", s.explainError(err, source, env))
 		return nil
 	}
+
 	kind := program.Node().Type()
+
 	if program, err = compileMetered(source, known); err != nil {
 		f.addMistake(at, "%s", s.explainError(err, source, env))
 		return nil
 	}
-	e := &expression{program: program, source: strings.TrimSpace(source), reads: visitor.recordWholeUses()}
+
+	e := &expression{program: program, source: strings.TrimSpace(source),
+		reads: visitor.recordWholeUses()}
 	e.steps, e.message = visitor.stepNames(), visitor.readsMessage()
 	e.readsRemembered, e.readsText = visitor.readsRemembered, visitor.readsText
 	e.members = visitor.sortedMembers()
 	if s.compiled != nil {
 		*s.compiled = append(*s.compiled, e)
 	}
+
 	if kind != nil && kind.Kind() != reflect.Interface {
 		e.kind = kind
 	}
+
 	return e
 }
 
-// compileMetered compiles an expression that spends the work of its environment. known has the types of the names. The
-// program of an expression is compiled twice, because the functions of meter hide the types of their arguments.
+// compileMetered compiles an expression that spends the work of its environment. known has the
+// types of the names. The program of an expression is compiled twice, because the functions of
+// meter hide the types of their arguments.
 func compileMetered(source string, known types.Map) (*vm.Program, error) {
 	functions := map[string]any{}
 	addWork(functions, nil)
@@ -179,11 +207,13 @@ func compileMetered(source string, known types.Map) (*vm.Program, error) {
 			m.own = append(m.own, own)
 		}
 	}
-	return expr.Compile(source, expr.Env(metered), expr.DisableBuiltin("now"), expr.Patch(keysCall{}), expr.Patch(m))
+
+	return expr.Compile(source, expr.Env(metered), expr.DisableBuiltin("now"),
+		expr.Patch(keysCall{}), expr.Patch(m))
 }
 
-// keysCall is a visitor that makes keys(…) the function of package expr. Without it, the name keys, the parts of the
-// ordering key, would hide the function.
+// keysCall is a visitor that makes keys(…) the function of package expr. Without it, the name keys,
+// the parts of the ordering key, would hide the function.
 type keysCall struct{}
 
 // Visit implements ast.Visitor.
@@ -192,59 +222,69 @@ func (keysCall) Visit(node *ast.Node) {
 	if !isCall {
 		return
 	}
+
 	if name, isName := call.Callee.(*ast.IdentifierNode); isName && name.Value == keysName {
 		ast.Patch(node, &ast.BuiltinNode{Name: keysName, Arguments: call.Arguments})
 	}
 }
 
-// compileCondition compiles the value of a setting as an expression that is true or false. If the value is no such
-// expression, compileCondition records a mistake and returns nil.
+// compileCondition compiles the value of a setting as an expression that is true or false. If the
+// value is no such expression, compileCondition records a mistake and returns nil.
 func (f *File) compileCondition(n yaml.Node, path string, s *scope) *expression {
 	source, ok := readText(n)
 	if !ok {
 		f.addMistake(placeOf(n, path), "it must be an expression such as status == 404")
 		return nil
 	}
-	if trimmed := strings.TrimSpace(source); strings.HasPrefix(trimmed, "{{") && strings.HasSuffix(trimmed, "}}") {
+
+	if trimmed := strings.TrimSpace(source); strings.HasPrefix(trimmed, "{{") &&
+		strings.HasSuffix(trimmed, "}}") {
 		f.addMistake(placeOf(n, path), "it is an expression already; write it without {{ and }}")
 		return nil
 	}
+
 	e := f.compileExpression(source, s, func(line,
 		column int) place {
 		return f.locateIn(n, path, source, line, column)
 	})
 	if e != nil && e.kind != nil && e.kind.Kind() != reflect.Bool {
-		f.addMistake(placeOf(n, path), "%s is %s and must be true or false; compare it, for example with ==", e.source,
+		f.addMistake(placeOf(n, path),
+			"%s is %s and must be true or false; compare it, for example with ==", e.source,
 			describeType(e.kind))
 		return nil
 	}
+
 	return e
 }
 
-// locateIn returns the place of a line (from 1) and a column (from 0) of source, which is the value of the node n.
+// locateIn returns the place of a line (from 1) and a column (from 0) of source, which is the value
+// of the node n.
 func (f *File) locateIn(n yaml.Node, path, source string, line, column int) place {
 	lines := strings.Split(source, "\n")
 	if line < 1 || line > len(lines) {
 		return placeOf(n, path)
 	}
+
 	text := lines[line-1]
 	before := string([]rune(text)[:min(column, len([]rune(text)))])
 	return f.locatePart(n, path, strings.TrimSpace(text), 0, strings.TrimLeft(before, " \t"))
 }
 
-// uses visits the syntax tree of an expression. It records the paths with which the expression reads the message, and
-// the parts of answers that the expression reads.
+// uses visits the syntax tree of an expression. It records the paths with which the expression
+// reads the message, and the parts of answers that the expression reads.
 type uses struct {
 	file  *File
 	scope *scope
 	at    func(line, column int) place
-	// names has each occurrence of a name in the expression. The bool is true if the expression reads the name's whole
-	// value there. It is false if the expression reads a member of the value, or compares the value with nil.
+	// names has each occurrence of a name in the expression. The bool is true if the expression
+	// reads the name's whole value there. It is false if the expression reads a member of the
+	// value, or compares the value with nil.
 	names           map[*ast.IdentifierNode]bool
 	reads           bool // the expression reads an answer of the CMS, or the remembered id
 	readsRemembered bool
 	members         map[*ast.MemberNode]memberPath // the longest paths into answers
-	readsText       bool                           // the expression reads the own answer as text or XML
+	// the expression reads the own answer as text or XML
+	readsText bool
 }
 
 // Visit implements ast.Visitor.
@@ -257,10 +297,12 @@ func (u *uses) Visit(node *ast.Node) {
 		u.names[n] = true
 		u.noteRemembered(n)
 		u.noteKeys(n)
+
 	case *ast.MemberNode:
 		u.visitMember(n)
 		u.checkKeyPart(n)
 		u.recordMembers(n)
+
 	case *ast.BinaryNode:
 		u.visitComparison(n)
 		u.visitChoice(n)
@@ -273,12 +315,13 @@ func (u *uses) Visit(node *ast.Node) {
 	}
 }
 
-// visitBuiltin refuses toJSON of a whole answer, such as toJSON(find). The type answer has a field with a function,
-// which JSON cannot represent, so each attempt would fail.
+// visitBuiltin refuses toJSON of a whole answer, such as toJSON(find). The type answer has a field
+// with a function, which JSON cannot represent, so each attempt would fail.
 func (u *uses) visitBuiltin(n *ast.BuiltinNode) {
 	if n.Name != "toJSON" || len(n.Arguments) != 1 {
 		return
 	}
+
 	if name, ok := n.Arguments[0].(*ast.IdentifierNode); ok && u.scope.findStep(name.Value) != nil {
 		u.refuseNode(name, fmt.Sprintf("%s is a step's answer and has no JSON of its own; write toJSON(%[1]s.json)",
 			name.Value))
@@ -290,6 +333,7 @@ func (u *uses) noteRemembered(n *ast.IdentifierNode) {
 	if n.Value != rememberedName || u.scope.chain == nil {
 		return
 	}
+
 	u.readsRemembered, u.reads = true, true
 	if r := &u.scope.chain.remembering; !r.isRead {
 		r.isRead, r.firstRead = true, u.at(1, n.Location().From)
@@ -313,6 +357,7 @@ func (u *uses) checkKeyPart(n *ast.MemberNode) {
 	if !isName || !isNumber || base.Value != keysName || u.scope.chain == nil {
 		return
 	}
+
 	switch last := len(u.scope.chain.keyPaths) - 1; {
 	case last < 0:
 		u.refuseNode(base, "keys has no items, because the contract has no key")
@@ -332,6 +377,7 @@ func (u *uses) visitMember(n *ast.MemberNode) {
 			}
 		}
 	}
+
 	lowerHeaderName(n)
 }
 
@@ -353,18 +399,21 @@ func isHeaders(n ast.Node) bool {
 		name, ok := t.Property.(*ast.StringNode)
 		return ok && name.Value == string(partHeaders)
 	}
+
 	return false
 }
 
-// visitComparison records comparisons such as find == nil. Such a comparison only tests whether the step "find" was
-// sent, and needs no part of the answer.
+// visitComparison records comparisons such as find == nil. Such a comparison only tests whether the
+// step "find" was sent, and needs no part of the answer.
 func (u *uses) visitComparison(n *ast.BinaryNode) {
 	if n.Operator != "==" && n.Operator != "!=" {
 		return
 	}
+
 	for _, sides := range [][2]ast.Node{{n.Left, n.Right}, {n.Right, n.Left}} {
 		name, isName := sides[0].(*ast.IdentifierNode)
-		if _, isNil := sides[1].(*ast.NilNode); isName && isNil && u.scope.findStep(name.Value) != nil {
+		if _, isNil := sides[1].(*ast.NilNode); isName && isNil &&
+			u.scope.findStep(name.Value) != nil {
 			u.names[name] = false
 			u.reads = true
 		}
@@ -376,13 +425,15 @@ func (u *uses) visitCall(n *ast.CallNode) {
 	case *ast.IdentifierNode:
 		form, isPath := pathFunctions[callee.Value]
 		isXML := callee.Value == string(partXML) && u.scope.own != nil
-		if path, ok := u.constantPath(n, callee.Value, isPath && u.scope.chain != nil || isXML); ok {
+		if path, ok := u.constantPath(n, callee.Value, isPath && u.scope.chain != nil ||
+			isXML); ok {
 			if isXML {
 				u.checkTreePath(n, path)
 				return
 			}
 			u.addSelection(n, contract.Selection{Path: path, Form: form})
 		}
+
 	case *ast.MemberNode:
 		if name, ok := callee.Property.(*ast.StringNode); ok && name.Value == string(partXML) {
 			if path, ok := u.constantPath(n, "xml", true); ok {
@@ -392,17 +443,20 @@ func (u *uses) visitCall(n *ast.CallNode) {
 	}
 }
 
-// constantPath returns the path in a function call. If the path is not a constant, constantPath records a mistake and
-// returns false, because Weir checks paths when it reads the settings. It also returns false if wanted is false.
+// constantPath returns the path in a function call. If the path is not a constant, constantPath
+// records a mistake and returns false, because Weir checks paths when it reads the settings. It
+// also returns false if wanted is false.
 func (u *uses) constantPath(n *ast.CallNode, name string, wanted bool) (string, bool) {
 	if !wanted || len(n.Arguments) != 1 {
 		return "", false
 	}
+
 	path, ok := n.Arguments[0].(*ast.StringNode)
 	if !ok {
 		u.refuseNode(n, fmt.Sprintf("the path of %s must be written out in quotes, such as %s('./title')", name, name))
 		return "", false
 	}
+
 	return path.Value, true
 }
 
@@ -424,9 +478,9 @@ func (u *uses) refuseNode(n ast.Node, message string) {
 	u.file.addMistake(u.at(1, n.Location().From), "%s", message)
 }
 
-// recordWholeUses records the parts of the step's own answer that the expression reads. If the expression reads the
-// whole answer of an earlier step, recordWholeUses records that the JSON of this answer is needed. It reports whether
-// the expression reads any answer or the remembered id.
+// recordWholeUses records the parts of the step's own answer that the expression reads. If the
+// expression reads the whole answer of an earlier step, recordWholeUses records that the JSON of
+// this answer is needed. It reports whether the expression reads any answer or the remembered id.
 func (u *uses) recordWholeUses() bool {
 	for name, isWhole := range u.names {
 		if own := u.scope.own; own != nil && ownParts[name.Value] != "" {
@@ -434,15 +488,19 @@ func (u *uses) recordWholeUses() bool {
 			if u.scope.isLenient {
 				need = needLenient
 			}
+
 			read := ownParts[name.Value]
 			own.needs.addPart(read, need)
 			u.reads, u.readsText = true, u.readsText || read == partBody || read == partXML
 		}
+
 		if st := u.scope.findStep(name.Value); st != nil && isWhole {
-			st.needs.addPart(partJSON, needStrict) // a variable can give access to the JSON: let f = find; f.json
+			// a variable can give access to the JSON: let f = find; f.json
+			st.needs.addPart(partJSON, needStrict)
 			u.reads = true
 		}
 	}
+
 	return u.reads
 }
 
@@ -450,12 +508,14 @@ func (u *uses) readsMessage() bool {
 	if u.scope.chain == nil {
 		return false
 	}
+
 	own := messageNames()
 	for name := range u.names {
 		if slices.Contains(own, name.Value) {
 			return true
 		}
 	}
+
 	return false
 }
 

@@ -12,36 +12,42 @@ import (
 )
 
 const (
-	// maxLife is the longest lifetime of a credential that Weir believes. A longer one is a mistake of units,
-	// as a rule, and Weir would use a credential that has ended.
+	// maxLife is the longest lifetime of a credential that Weir believes. A longer one is a mistake
+	// of units, as a rule, and Weir would use a credential that has ended.
 	maxLife = 30 * 24 * time.Hour
-	// firstUnixTime is the number from which on a number is a time since 1970, in seconds; from firstUnixMilli on it is
-	// one in milliseconds. As seconds, these numbers would be lifetimes of 31 and of 3,000 years.
+	// firstUnixTime is the number from which on a number is a time since 1970, in seconds; from
+	// firstUnixMilli on it is one in milliseconds. As seconds, these numbers would be lifetimes of
+	// 31 and of 3,000 years.
 	firstUnixTime, firstUnixMilli = 1_000_000_000, 100_000_000_000
 )
 
-// setLife sets c.ExpiresAt if the setting "for" is an expression. If its value is no lifetime that Weir believes, the
-// credential has the default lifetime, and c.Doubt the reason: a sign-in that succeeds must not fail by its lifetime.
+// setLife sets c.ExpiresAt if the setting "for" is an expression. If its value is no lifetime that
+// Weir believes, the credential has the default lifetime, and c.Doubt the reason: a sign-in that
+// succeeds must not fail by its lifetime.
 func (s *SignIn) setLife(c *signin.Credential, began time.Time, env map[string]any) {
 	if s.named == nil {
 		return
 	}
+
 	value, err := s.named.evaluateLeaf(env)
 	var life time.Duration
 	problem := "it cannot be evaluated with the answers"
 	if err == nil {
 		life, problem = parseLife(value, began)
 	}
+
 	if problem != "" {
 		life = defaultLife
-		c.Doubt = fmt.Sprintf("delivery.signIn.for: %s; the credential is renewed after %s", problem, defaultLife)
+		c.Doubt = fmt.Sprintf("delivery.signIn.for: %s; the credential is renewed after %s",
+			problem, defaultLife)
 	}
+
 	c.ExpiresAt = began.Add(life)
 }
 
-// parseLife returns the lifetime that the value of the setting "for" stands for: seconds, a duration such as 15m, or
-// the time of the end in RFC 3339, in seconds or in milliseconds since 1970. If it is no lifetime that Weir believes,
-// problem is the reason.
+// parseLife returns the lifetime that the value of the setting "for" stands for: seconds, a
+// duration such as 15m, or the time of the end in RFC 3339, in seconds or in milliseconds since
+// 1970. If it is no lifetime that Weir believes, problem is the reason.
 func parseLife(value any, now time.Time) (life time.Duration, problem string) {
 	text := strings.TrimSpace(fmt.Sprint(value))
 	number, isNumber := numberOf(value, text)
@@ -59,8 +65,10 @@ func parseLife(value any, now time.Time) (life time.Duration, problem string) {
 	case notDuration == nil:
 		life = d
 	default:
-		return 0, fmt.Sprintf("its value is %s, and no number of seconds, duration or time", describeKind(value))
+		return 0, fmt.Sprintf("its value is %s, and no number of seconds, duration or time",
+			describeKind(value))
 	}
+
 	return life, checkLife(life)
 }
 
@@ -82,5 +90,6 @@ func checkLife(life time.Duration) string {
 		return fmt.Sprintf("it is %.0f days, and at most %.0f are believed; write seconds, a duration such as "+
 			"15m, or the time of the end", life.Hours()/24, maxLife.Hours()/24)
 	}
+
 	return ""
 }

@@ -10,31 +10,36 @@ import (
 	"weir/internal/cms"
 )
 
-// missingMembers rehearses an attempt whose steps get these JSON bodies as answers. It returns the sentences about
-// members that the answers lack.
+// missingMembers rehearses an attempt whose steps get these JSON bodies as answers. It returns the
+// sentences about members that the answers lack.
 func missingMembers(t *testing.T, list string, answers ...string) (sentences []string) {
 	t.Helper()
 	sender, err := compileSteps(t, articleWithSteps(list), "http://cms.example/api")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	sender.Rehearse(t.Context(), newDelivery("<article><title>T</title></article>"), &cms.Rehearsal{
 		Answer: func(string, *http.Request) (*http.Response, error) {
 			if len(answers) == 0 {
 				return nil, cms.ErrNoAnswer
 			}
+
 			body := answers[0]
 			answers = answers[1:]
 			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{},
 				Body: io.NopCloser(strings.NewReader(body))}, nil
 		},
-		LeaveOut: func(string, string) {}, Judge: func(_, _, _ string) {}, Outline: func(cms.StepOutline) {},
+		LeaveOut: func(string, string) {}, Judge: func(_, _, _ string) {},
+		Outline:      func(cms.StepOutline) {},
 		MissesMember: func(sentence string) { sentences = append(sentences, sentence) },
 	})
+
 	return sentences
 }
 
-// A wrong path into an answer is the second most likely mistake in a recipe. A path whose member may be absent is none.
+// A wrong path into an answer is the second most likely mistake in a recipe. A path whose member
+// may be absent is none.
 func TestRehearse_NamesMissingMembers(t *testing.T) {
 	t.Parallel()
 	const answer = `{"data":[{"slug":"a"}],"meta":{},"deleted":null}`

@@ -24,14 +24,17 @@ type received struct {
 	body   []byte
 }
 
-// sendAsset sends a message by a chain of one step. It returns the result, and the request that the CMS got.
+// sendAsset sends a message by a chain of one step. It returns the result, and the request that the
+// CMS got.
 func sendAsset(t *testing.T, step, message string) (weir.Result, received) {
 	t.Helper()
 	var got received
-	s := newSender(t, articleWithSteps(step), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		content, _ := io.ReadAll(r.Body)
-		got = received{r.Header, content}
-	}))
+	s := newSender(t, articleWithSteps(step),
+		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			content, _ := io.ReadAll(r.Body)
+			got = received{r.Header, content}
+		}))
+
 	return s.Send(t.Context(), newDelivery(message)), got
 }
 
@@ -47,18 +50,22 @@ func TestSender_Multipart(t *testing.T) {
           - { name: file, filename: "{{ text('./file/@name') }}", type: "{{ text('./file/@type') }}",
               content: "{{ bytes(text('./file')) }}" }
 `
+
 	r, got := sendAsset(t, step, asset)
 	again, second := sendAsset(t, step, asset)
 	if r.Outcome != weir.OutcomeDelivered || again.Outcome != weir.OutcomeDelivered {
 		t.Fatalf("got %+v and %+v, want delivered", r, again)
 	}
+
 	if string(got.body) != string(second.body) {
 		t.Errorf("got the second body\n%q\nwant the first one\n%q", second.body, got.body)
 	}
+
 	kind, params, err := mime.ParseMediaType(got.header.Get("Content-Type"))
 	if err != nil || kind != "multipart/form-data" {
 		t.Fatalf("got %s, %v, want multipart/form-data and no error", kind, err)
 	}
+
 	reader := multipart.NewReader(strings.NewReader(string(got.body)), params["boundary"])
 	for _, want := range []struct{ disposition, kind, content string }{
 		{`form-data; name="title"`, "", `A "b"`},
@@ -69,12 +76,16 @@ func TestSender_Multipart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		content, _ := io.ReadAll(part)
-		if part.Header.Get("Content-Disposition") != want.disposition || part.Header.Get("Content-Type") != want.kind ||
+		if part.Header.Get("Content-Disposition") != want.disposition ||
+			part.Header.Get("Content-Type") != want.kind ||
 			string(content) != want.content {
-			t.Errorf("got a part with the header %v and the content %q, want %+v", part.Header, content, want)
+			t.Errorf("got a part with the header %v and the content %q, want %+v", part.Header,
+				content, want)
 		}
 	}
+
 	if _, err := reader.NextRawPart(); err != io.EOF {
 		t.Errorf("after the last part: got the error %v, want %v", err, io.EOF)
 	}
@@ -92,11 +103,13 @@ func TestSender_RawBodies(t *testing.T) {
 			"image/png", picture, weir.OutcomeDelivered, "",
 		},
 		"DefaultType": {
-			`{ post: /media, body: "{{ bytes(text('./file')) }}" }`, "application/octet-stream", picture,
+			`{ post: /media, body: "{{ bytes(text('./file')) }}" }`,
+			"application/octet-stream", picture,
 			weir.OutcomeDelivered, "",
 		},
 		"Text": {
-			`{ post: /notes, body: "{{ text('./title') }}!" }`, "text/plain; charset=utf-8", `A "b"!`,
+			`{ post: /notes, body: "{{ text('./title') }}!" }`,
+			"text/plain; charset=utf-8", `A "b"!`,
 			weir.OutcomeDelivered, "",
 		},
 		"NotBase64": {
@@ -108,38 +121,43 @@ func TestSender_RawBodies(t *testing.T) {
 			"it is nil, and a body needs a value",
 		},
 		"InJSON": {
-			`{ post: /a, json: { a: "{{ has('./file') ? bytes(text('./file')) : 'x' }}" } }`, "", "",
+			`{ post: /a, json: { a: "{{ has('./file') ? bytes(text('./file')) : 'x' }}" } }`, "",
+			"",
 			weir.OutcomeRejected,
 			"bytes belong to body",
 		},
 		"InText": {
-			`{ post: /a, form: { a: "-{{ has('./file') ? bytes(text('./file')) : 'x' }}" } }`, "", "",
+			`{ post: /a, form: { a: "-{{ has('./file') ? bytes(text('./file')) : 'x' }}" } }`, "",
+			"",
 			weir.OutcomeRejected, "bytes belong to body",
 		},
 		"BadPartType": {
-			`{ post: /a, multipart: [ { name: a, type: "{{ text('./title') }}", content: x } ] }`, "", "",
+			`{ post: /a, multipart: [ { name: a, type: "{{ text('./title') }}", content: x } ] }`,
+			"", "",
 			weir.OutcomeRejected, "is not a content type",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, got := sendAsset(t, "      - "+c.step+"\n", asset)
-			if r.Outcome != c.want || !strings.Contains(r.Reason, c.reason) || string(got.body) != c.body ||
+			if r.Outcome != c.want || !strings.Contains(r.Reason, c.reason) ||
+				string(got.body) != c.body ||
 				got.header.Get("Content-Type") != c.kind {
-				t.Errorf("got %+v with %s %q, want %s with %s %q", r, got.header.Get("Content-Type"), got.body, c.want,
-					c.kind, c.body)
+				t.Errorf("got %+v with %s %q, want %s with %s %q", r,
+					got.header.Get("Content-Type"), got.body, c.want, c.kind, c.body)
 			}
 		})
 	}
 }
 
-// Weir itself must refuse a line break in a header. If net/http refused the header, the error would look like a CMS
-// that cannot be reached, and the lane would pause.
+// Weir itself must refuse a line break in a header. If net/http refused the header, the error would
+// look like a CMS that cannot be reached, and the lane would pause.
 func TestSender_LineBreakInAHeader(t *testing.T) {
 	t.Parallel()
 	r, _ := sendAsset(t, "      - { post: /a, headers: { X-Title: \"{{ text('./title') }}\" } }\n",
 		"<article><title>a\nX-Other: b</title></article>")
-	if r.Outcome != weir.OutcomeRejected || !strings.Contains(r.Reason, "header X-Title: a line break") {
+	if r.Outcome != weir.OutcomeRejected ||
+		!strings.Contains(r.Reason, "header X-Title: a line break") {
 		t.Errorf("got %+v, want rejected because of a line break", r)
 	}
 }

@@ -34,12 +34,15 @@ func TestSender_Remember(t *testing.T) {
 		learned   string
 		forgotten bool
 	}{
-		"Creates":    {"", nil, lookUp + ",POST /items", "1", false},
-		"Finds":      {"", map[int]map[string]any{3: {"slug": "news-1"}}, lookUp + ",PUT /items/3", "3", false},
-		"Remembered": {"3", map[int]map[string]any{3: {"slug": "news-1"}}, "PUT /items/3", "", false},
-		"Gone":       {"7", nil, "PUT /items/7," + lookUp + ",POST /items", "1", true},
+		"Creates": {"", nil, lookUp + ",POST /items", "1", false},
+		"Finds": {"", map[int]map[string]any{3: {"slug": "news-1"}}, lookUp + ",PUT /items/3",
+			"3", false},
+		"Remembered": {"3", map[int]map[string]any{3: {"slug": "news-1"}}, "PUT /items/3",
+			"", false},
+		"Gone": {"7", nil, "PUT /items/7," + lookUp + ",POST /items", "1", true},
 		"GoneFound": {
-			"7", map[int]map[string]any{3: {"slug": "news-1"}}, "PUT /items/7," + lookUp + ",PUT /items/3", "3", true,
+			"7", map[int]map[string]any{3: {"slug": "news-1"}},
+			"PUT /items/7," + lookUp + ",PUT /items/3", "3", true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -49,11 +52,13 @@ func TestSender_Remember(t *testing.T) {
 			d := newDelivery(`<article/>`)
 			d.RememberedID = c.known
 			r := s.Send(t.Context(), d)
-			if got := strings.Join(cms.requests, ","); r.Outcome != weir.OutcomeDelivered || got != c.want ||
+			if got := strings.Join(cms.requests, ","); r.Outcome != weir.OutcomeDelivered ||
+				got != c.want ||
 				r.RememberedID != c.learned || r.IsForgotten != c.forgotten {
 				t.Errorf("got %+v with the requests %s; want id %q, forgotten %v and the requests %s", r, got,
 					c.learned, c.forgotten, c.want)
 			}
+
 			if !s.Remembers("article") || s.Remembers("other") {
 				t.Error("Remembers is wrong for article or other, want true for article only")
 			}
@@ -61,7 +66,8 @@ func TestSender_Remember(t *testing.T) {
 	}
 }
 
-// The address of a GraphQL request can have the remembered id. If the answer is 404, the item is gone.
+// The address of a GraphQL request can have the remembered id. If the answer is 404, the item is
+// gone.
 func TestSender_RememberedInTheAddressOfGraphQL(t *testing.T) {
 	t.Parallel()
 	s := newSender(t, articleWithSteps(`
@@ -81,16 +87,18 @@ func TestSender_RememberedInTheAddressOfGraphQL(t *testing.T) {
 		}
 		answerWith(201, "", `{"id":"8"}`)(w)
 	}))
+
 	d := newDelivery(`<article/>`)
 	d.RememberedID = "7"
-	if r := s.Send(t.Context(), d); r.Outcome != weir.OutcomeDelivered || r.RememberedID != "8" || !r.IsForgotten {
+	if r := s.Send(t.Context(), d); r.Outcome != weir.OutcomeDelivered || r.RememberedID != "8" ||
+		!r.IsForgotten {
 		t.Errorf("got %+v, want delivered with the id 8, and the id 7 forgotten", r)
 	}
 }
 
-// If a step has remembered an id and a later step fails, the attempt's result still has the id. Without the id, the
-// next attempt would look the item up. If the CMS's index is not up to date, the look-up finds nothing, and the attempt
-// would create a second item.
+// If a step has remembered an id and a later step fails, the attempt's result still has the id.
+// Without the id, the next attempt would look the item up. If the CMS's index is not up to date,
+// the look-up finds nothing, and the attempt would create a second item.
 func TestSender_RememberBeforeAFailure(t *testing.T) {
 	t.Parallel()
 	cms := &store{}
@@ -101,13 +109,17 @@ func TestSender_RememberBeforeAFailure(t *testing.T) {
 		}
 		return isPublish
 	}
+
 	s := newSender(t,
-		articleWithSteps(remembering+"      - { post: '/items/{{ remembered ?? create.json.data.id }}/publish' }\n"),
+		articleWithSteps(remembering+
+			"      - { post: '/items/{{ remembered ?? create.json.data.id }}/publish' }\n"),
 		cms)
+
 	r := s.Send(t.Context(), newDelivery(`<article/>`))
 	const want = "GET /items?slug=news-1,POST /items,POST /items/1/publish,PUT /items/1,POST /items/1/publish," +
 		"PUT /items/1,POST /items/1/publish"
-	if got := strings.Join(cms.requests, ","); r.Outcome != weir.OutcomeRetry || r.RememberedID != "1" || got != want {
+	if got := strings.Join(cms.requests, ","); r.Outcome != weir.OutcomeRetry ||
+		r.RememberedID != "1" || got != want {
 		t.Errorf("got %+v with the requests %s; want retry, id 1 and the requests %s", r, got, want)
 	}
 }
@@ -125,8 +137,9 @@ func TestSender_RememberedValues(t *testing.T) {
 		"None":    {`{}`, "", weir.OutcomeDelivered, ""},
 		"Empty":   {`{"id":" "}`, "", weir.OutcomeDelivered, ""},
 		"TooLong": {`{"id":"` + long + `"}`, "", weir.OutcomeDelivered, ""},
-		"Object":  {`{"id":{}}`, "", weir.OutcomeRetry, "remember: an object cannot stand in a text"},
-		"HTML":    {`<html>`, "", weir.OutcomeRetry, "not JSON"},
+		"Object": {`{"id":{}}`, "", weir.OutcomeRetry,
+			"remember: an object cannot stand in a text"},
+		"HTML": {`<html>`, "", weir.OutcomeRetry, "not JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -134,16 +147,19 @@ func TestSender_RememberedValues(t *testing.T) {
 				http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 					answerWith(200, "application/json", c.answer)(w)
 				}))
+
 			r := s.Send(t.Context(), newDelivery(`<article/>`))
-			if r.Outcome != c.outcome || r.RememberedID != c.want || !strings.Contains(r.Reason, c.reason) {
-				t.Errorf("got %+v; want %s, the remembered id %q and a reason with %q", r, c.outcome, c.want, c.reason)
+			if r.Outcome != c.outcome || r.RememberedID != c.want ||
+				!strings.Contains(r.Reason, c.reason) {
+				t.Errorf("got %+v; want %s, the remembered id %q and a reason with %q", r,
+					c.outcome, c.want, c.reason)
 			}
 		})
 	}
 }
 
-// A CMS can answer with a status other than 404 and 410 if an item is gone. A rule with "do: forget" can name that
-// status.
+// A CMS can answer with a status other than 404 and 410 if an item is gone. A rule with "do:
+// forget" can name that status.
 func TestSender_Forget(t *testing.T) {
 	t.Parallel()
 	forgetting := strings.Replace(remembering, "        json: *item\n",
@@ -155,10 +171,12 @@ func TestSender_Forget(t *testing.T) {
 		}
 		return n == 1
 	}
+
 	s := newSender(t, articleWithSteps(forgetting), cms)
 	d := newDelivery(`<article/>`)
 	d.RememberedID = "7"
-	if r := s.Send(t.Context(), d); r.Outcome != weir.OutcomeDelivered || r.RememberedID != "1" || !r.IsForgotten {
+	if r := s.Send(t.Context(), d); r.Outcome != weir.OutcomeDelivered || r.RememberedID != "1" ||
+		!r.IsForgotten {
 		t.Errorf("got %+v, want delivered, IsForgotten, and the id 1 in place of 7", r)
 	}
 }

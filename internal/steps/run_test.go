@@ -12,8 +12,8 @@ import (
 	"weir/internal/weir"
 )
 
-// If a write gets no answer, the CMS may still work on the write, so Result.Unanswered is true. A look-up changes
-// nothing, so Unanswered is false.
+// If a write gets no answer, the CMS may still work on the write, so Result.Unanswered is true. A
+// look-up changes nothing, so Unanswered is false.
 func TestSender_NoAnswerInTime(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -51,7 +51,9 @@ func TestSender_NoAnswerInTime(t *testing.T) {
 			if c.isCutOff {
 				go func() { <-arrived; cancel() }()
 			}
-			if r := s.Send(ctx, newDelivery("<a/>")); r.Outcome != c.want || r.Unanswered != c.unanswered {
+
+			if r := s.Send(ctx, newDelivery("<a/>")); r.Outcome != c.want ||
+				r.Unanswered != c.unanswered {
 				t.Errorf("got %+v, want %s, unanswered: %v", r, c.want, c.unanswered)
 			}
 		})
@@ -67,6 +69,7 @@ func TestSender_Until(t *testing.T) {
         until: json.state == 'done'
         every: 1ms
         for: `
+
 	for name, c := range map[string]struct {
 		states string
 		within string
@@ -74,9 +77,11 @@ func TestSender_Until(t *testing.T) {
 		says   string
 		sent   int
 	}{
-		"Done":   {"queued running done", "10s", weir.OutcomeDelivered, "", 3},
-		"Failed": {"queued failed", "10s", weir.OutcomeRetry, "published: 200: the job has failed", 2},
-		"Never":  {"queued", "20ms", weir.OutcomeRetry, "published: json.state == 'done' does not hold after 20ms", 0},
+		"Done": {"queued running done", "10s", weir.OutcomeDelivered, "", 3},
+		"Failed": {"queued failed", "10s", weir.OutcomeRetry,
+			"published: 200: the job has failed", 2},
+		"Never": {"queued", "20ms", weir.OutcomeRetry,
+			"published: json.state == 'done' does not hold after 20ms", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -89,8 +94,10 @@ func TestSender_Until(t *testing.T) {
 					sent++
 				}),
 			)
+
 			r := s.Send(t.Context(), newDelivery("<a/>"))
-			if r.Outcome != c.want || !strings.Contains(r.Reason, c.says) || c.sent != 0 && sent != c.sent ||
+			if r.Outcome != c.want || !strings.Contains(r.Reason, c.says) ||
+				c.sent != 0 && sent != c.sent ||
 				len(r.Steps) > 10 {
 				t.Errorf("got %+v after %d requests; want %s with %q after %d requests, and 10 records at most", r,
 					sent, c.want, c.says, c.sent)
@@ -99,22 +106,25 @@ func TestSender_Until(t *testing.T) {
 	}
 }
 
-// TestSender_Bodies checks that values of a message are escaped: a value never becomes markup, a further field, or a
-// further part of the address.
+// TestSender_Bodies checks that values of a message are escaped: a value never becomes markup, a
+// further field, or a further part of the address.
 func TestSender_Bodies(t *testing.T) {
 	t.Parallel()
 	const hostile = `<article><title>&lt;b&gt;"x" &amp; 'y'</title><path>a/../b?c=d#e</path>` +
-		`<dots>..</dots><tag>1</tag><tag>2&amp;3</tag><mixed>` + "\n a <i>b\n\tc</i>  d  " + `</mixed></article>`
+		`<dots>..</dots><tag>1</tag><tag>2&amp;3</tag><mixed>` + "\n a <i>b\n\tc</i>  d  " +
+		`</mixed></article>`
 	for name, c := range map[string]struct{ step, address, kind, body string }{
 		"Path": {
-			`{ get: "/i/{{ text('./path') }}/{{ text('./dots') }}" }`, "/i/a%2F..%2Fb%3Fc=d%23e/%2E%2E", "", "",
+			`{ get: "/i/{{ text('./path') }}/{{ text('./dots') }}" }`,
+			"/i/a%2F..%2Fb%3Fc=d%23e/%2E%2E", "", "",
 		},
 		"Query": {
 			`{ get: "?q={{ text('./path') }}&r={{ text('./title') }}" }`,
 			"/?q=a%2F..%2Fb%3Fc%3Dd%23e&r=%3Cb%3E%22x%22+%26+%27y%27", "", "",
 		},
 		"JSON": {
-			`{ post: /a, json: { t: "{{ text('./title') }}", u: "-{{ text('./title') }}-" } }`, "/a",
+			`{ post: /a, json: { t: "{{ text('./title') }}", u: "-{{ text('./title') }}-" } }`,
+			"/a",
 			"application/json", `{"t":"<b>\"x\" & 'y'","u":"-<b>\"x\" & 'y'-"}`,
 		},
 		"Line": {
@@ -122,7 +132,8 @@ func TestSender_Bodies(t *testing.T) {
 			"/a", "application/json", `{"t":"a b\n\tc  d ","u":"a b c d "}`,
 		},
 		"EmptyList": {
-			`{ post: /a, json: { t: "{{ texts('./none') }}" } }`, "/a", "application/json", `{"t":[]}`,
+			`{ post: /a, json: { t: "{{ texts('./none') }}" } }`, "/a", "application/json",
+			`{"t":[]}`,
 		},
 		"Form": {
 			`{ post: /a, form: { t: "{{ texts('./tag') }}", n: "{{ text('./none') }}" } }`, "/a",
@@ -135,13 +146,15 @@ func TestSender_Bodies(t *testing.T) {
 			`<m a="&lt;b>&quot;x&quot; &amp; 'y'">&lt;b&gt;"x" &amp; 'y'<k>value-of-KEY</k></m>`,
 		},
 		"CDATA": {
-			`{ post: /a, xml: "<m><![CDATA[{{ text('./title') }}]]></m>" }`, "/a", "text/xml; charset=utf-8",
+			`{ post: /a, xml: "<m><![CDATA[{{ text('./title') }}]]></m>" }`, "/a",
+			"text/xml; charset=utf-8",
 			`<m>&lt;b&gt;"x" &amp; 'y'</m>`,
 		},
 		"Message": {`{ post: /a, body: message }`, "/a", "application/xml", hostile},
 		"GraphQL": {
 			`{ graphql: "mutation($t: String) { a(t: $t) }", variables: { t: "{{ text('./title') }}" } }`, "/",
-			"application/json", `{"query":"mutation($t: String) { a(t: $t) }","variables":{"t":"<b>\"x\" & 'y'"}}`,
+			"application/json",
+			`{"query":"mutation($t: String) { a(t: $t) }","variables":{"t":"<b>\"x\" & 'y'"}}`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -152,15 +165,18 @@ func TestSender_Bodies(t *testing.T) {
 				articleWithSteps("      - "+c.step+"\n"),
 				http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					content, _ := io.ReadAll(r.Body)
-					address, kind, body = r.URL.RequestURI(), r.Header.Get("Content-Type"), string(content)
+					address, kind, body = r.URL.RequestURI(), r.Header.Get("Content-Type"),
+						string(content)
 					_, _ = io.WriteString(w, `{"data":{}}`)
 				}),
 			)
 			if r := s.Send(t.Context(), newDelivery(hostile)); r.Outcome != weir.OutcomeDelivered {
 				t.Errorf("got %+v, want Outcome delivered", r)
 			}
+
 			if address != c.address || kind != c.kind || body != c.body {
-				t.Errorf("got %s %s\n%s\nwant %s %s\n%s", address, kind, body, c.address, c.kind, c.body)
+				t.Errorf("got %s %s\n%s\nwant %s %s\n%s", address, kind, body, c.address,
+					c.kind, c.body)
 			}
 		})
 	}
@@ -177,15 +193,19 @@ func TestSender_Headers(t *testing.T) {
 		got = append(got, r.Header)
 		w.Header().Set("ETag", `"v1"`)
 	}))
+
 	d := newDelivery("<a/>")
 	if r := s.Send(t.Context(), d); r.Outcome != weir.OutcomeDelivered || len(got) != 2 {
 		t.Fatalf("got %+v after %d requests, want Outcome delivered and 2", r, len(got))
 	}
+
 	_, hasNone := got[1]["X-None"]
-	if got[0].Get("X-Fixed") != "a" || got[1].Get("X-Fixed") != "b" || got[1].Get("If-Match") != `"v1"` || hasNone ||
+	if got[0].Get("X-Fixed") != "a" || got[1].Get("X-Fixed") != "b" ||
+		got[1].Get("If-Match") != `"v1"` || hasNone ||
 		got[1].Get(
 			"Weir-Fence",
-		) != "7" || got[1].Get("Weir-Key") != "%2Fnews%2F1" || len(got[1].Values("Idempotency-Key")) != 1 {
+		) != "7" || got[1].Get("Weir-Key") != "%2Fnews%2F1" ||
+		len(got[1].Values("Idempotency-Key")) != 1 {
 		t.Errorf("got the headers %v, want the headers of the steps and the headers of Weir", got)
 	}
 }

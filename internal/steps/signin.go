@@ -17,12 +17,13 @@ import (
 
 // SignInConfig has the settings of a sign-in by requests.
 type SignInConfig struct {
-	File      *File
-	URL       string // base of the addresses that begin with / or ?
-	Steps     Source
-	Send      Source // headers with the credential, for the requests of messages
-	Cookies   bool   // true = the requests of messages get the cookies of the answers
-	For       Source // the credential's lifetime: a duration, or an expression; see parseLife. Not set = 10 minutes
+	File    *File
+	URL     string // base of the addresses that begin with / or ?
+	Steps   Source
+	Send    Source // headers with the credential, for the requests of messages
+	Cookies bool   // true = the requests of messages get the cookies of the answers
+	// the credential's lifetime: a duration, or an expression; see parseLife. Not set = 10 minutes
+	For       Source
 	Transport http.RoundTripper
 	Timeout   time.Duration // limit for each request
 	Now       func() time.Time
@@ -35,7 +36,8 @@ type SignIn struct {
 	steps   []*step
 	headers []header
 	life    time.Duration
-	named   *template // an expression for the lifetime that the CMS names; nil = life is the lifetime
+	// an expression for the lifetime that the CMS names; nil = life is the lifetime
+	named   *template
 	secrets *cms.Secrets
 }
 
@@ -47,8 +49,10 @@ func NewSignIn(cfg SignInConfig) (*SignIn, error) {
 	if err != nil {
 		return nil, errors.New("steps: delivery.url cannot be read")
 	}
+
 	f := cfg.File
-	s := &SignIn{cfg: cfg, base: base, life: defaultLife, secrets: cms.NewSecrets(base, nil, f.Secrets)}
+	s := &SignIn{cfg: cfg, base: base, life: defaultLife,
+		secrets: cms.NewSecrets(base, nil, f.Secrets)}
 	c := &compiler{file: f, base: base, timeout: cfg.Timeout}
 	const path = "delivery.signIn"
 	s.steps = c.compileSteps(cfg.Steps.node, path+".steps")
@@ -57,12 +61,15 @@ func NewSignIn(cfg SignInConfig) (*SignIn, error) {
 		at := placeOf(cfg.Send.node, path+".send")
 		s.headers = c.readHeaders(pair{"send", cfg.Send.node, at}, names)
 	} else if !cfg.Cookies {
-		f.addMistake(placeOf(cfg.Steps.node, path+".steps"), "the sign-in yields nothing; write send: with a header, "+
-			"such as { Authorization: \"Bearer {{ step1.json.token }}\" }, or cookies: true")
+		f.addMistake(placeOf(cfg.Steps.node, path+".steps"),
+			"the sign-in yields nothing; write send: with a header, "+
+				"such as { Authorization: \"Bearer {{ step1.json.token }}\" }, or cookies: true")
 	}
+
 	if cfg.For.IsSet() {
 		s.compileLife(cfg.For, path+".for", names)
 	}
+
 	return s, f.joinMistakes()
 }
 
@@ -77,6 +84,7 @@ func (s *SignIn) compileLife(life Source, path string, names *scope) {
 		s.life = d
 		return
 	}
+
 	s.named = f.compileTemplate(life.node, path, names)
 	if !s.named.isSingle() {
 		f.addMistake(placeOf(life.node, path),
@@ -85,13 +93,14 @@ func (s *SignIn) compileLife(life Source, path string, names *scope) {
 	}
 }
 
-// Fetch implements signin.Source. Answers can have secrets. So an error of Fetch quotes only two parts of an answer:
-// the status, and the text that the step's setting "say" selects.
+// Fetch implements signin.Source. Answers can have secrets. So an error of Fetch quotes only two
+// parts of an answer: the status, and the text that the step's setting "say" selects.
 func (s *SignIn) Fetch(ctx context.Context) (signin.Credential, error) {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		return signin.Credential{}, err
 	}
+
 	began := s.cfg.Now()
 	r := &signInRun{SignIn: s, client: cms.NewHTTPClient(s.cfg.Transport), env: map[string]any{}}
 	r.client.Jar = jar
@@ -99,6 +108,7 @@ func (s *SignIn) Fetch(ctx context.Context) (signin.Credential, error) {
 	budget := newWork(ctx, 0)
 	addWork(env, budget)
 	addFunctions(env, budget)
+
 	for _, st := range s.steps {
 		a, err := r.sendStep(ctx, st)
 		if err != nil {
@@ -106,16 +116,20 @@ func (s *SignIn) Fetch(ctx context.Context) (signin.Credential, error) {
 		}
 		env[st.name] = a
 	}
+
 	c := signin.Credential{ExpiresAt: began.Add(s.life)}
 	if c.Headers, err = evaluateHeaders(s.headers, env); err != nil {
 		return c, errors.New("send cannot be evaluated with the answers")
 	}
+
 	if s.cfg.Cookies {
 		if c.Cookies = jar.Cookies(s.base); len(c.Cookies) == 0 {
 			return c, errors.New("the answers have no cookie")
 		}
 	}
+
 	s.setLife(&c, began, env)
+
 	return c, nil
 }
 
@@ -124,7 +138,8 @@ type signInRun struct {
 	*SignIn
 	client *http.Client
 	env    map[string]any
-	// learned are the secrets that the requests and answers have added to those of the settings, such as a cookie.
+	// learned are the secrets that the requests and answers have added to those of the settings,
+	// such as a cookie.
 	learned []string
 }
 
@@ -135,19 +150,22 @@ func (r *signInRun) sendStep(ctx context.Context, st *step) (*answer, error) {
 	if err != nil {
 		return nil, errors.New("the request cannot be made of the answers before it")
 	}
+
 	limited, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
 	var sent *http.Request
-	resp, failure := cms.Exchange(ctx, limited, r.client, func(ctx context.Context) (*http.Request, error) {
-		req, err := p.newRequest(ctx)
-		if err == nil {
-			sent = req
-			maps.Copy(req.Header, p.headers)
-			r.learned = append(r.learned, conceal.RequestSecrets(req)...)
-			r.learned = append(r.learned, conceal.ContentSecrets(p.contentType, p.content)...)
-		}
-		return req, err
-	})
+	resp, failure := cms.Exchange(ctx, limited, r.client,
+		func(ctx context.Context) (*http.Request, error) {
+			req, err := p.newRequest(ctx)
+			if err == nil {
+				sent = req
+				maps.Copy(req.Header, p.headers)
+				r.learned = append(r.learned, conceal.RequestSecrets(req)...)
+				r.learned = append(r.learned, conceal.ContentSecrets(p.contentType, p.content)...)
+			}
+
+			return req, err
+		})
 	if resp == nil {
 		return nil, errors.New(r.hide(failure.Reason))
 	}
@@ -155,16 +173,18 @@ func (r *signInRun) sendStep(ctx context.Context, st *step) (*answer, error) {
 	for _, cookie := range append(r.client.Jar.Cookies(sent.URL), resp.Cookies()...) {
 		r.learned = append(r.learned, cookie.Value)
 	}
+
 	a, _ := readBody(resp, defaultMaxAnswer)
 	a.parseParts(st.needs)
 	if problem := st.findUnreadable(a); problem != "" && st.isExpected(a.Status) {
 		return nil, fmt.Errorf("%d, but %s", a.Status, problem)
 	}
+
 	return a, r.checkAnswer(st, a)
 }
 
-// checkAnswer returns an error if the step does not expect the answer's status, or if the step's condition "success" is
-// not true.
+// checkAnswer returns an error if the step does not expect the answer's status, or if the step's
+// condition "success" is not true.
 func (r *signInRun) checkAnswer(st *step, a *answer) error {
 	own := maps.Clone(r.env)
 	addOwn(own, a)
@@ -173,28 +193,34 @@ func (r *signInRun) checkAnswer(st *step, a *answer) error {
 		problem = fmt.Sprintf("%d %s", a.Status, http.StatusText(a.Status))
 	} else if st.success != nil {
 		if holds, err := st.success.evaluateCondition(own); err != nil || !holds {
-			problem = fmt.Sprintf("%d, but the answer does not fit success: %s", a.Status, st.success.source)
+			problem = fmt.Sprintf("%d, but the answer does not fit success: %s", a.Status,
+				st.success.source)
 		}
 	}
+
 	if problem == "" {
 		return nil
 	}
+
 	if words := r.evaluateSay(st, own); words != "" {
 		problem = fmt.Sprintf("%d: %s", a.Status, words)
 	}
+
 	return errors.New(problem)
 }
 
-// evaluateSay returns the text of the step's setting "say" without secrets. If the step has no "say", or if "say" cannot
-// be evaluated, the text is empty.
+// evaluateSay returns the text of the step's setting "say" without secrets. If the step has no
+// "say", or if "say" cannot be evaluated, the text is empty.
 func (r *signInRun) evaluateSay(st *step, env map[string]any) string {
 	if st.say == nil {
 		return ""
 	}
+
 	text, err := st.say.evaluateText(env)
 	if err != nil {
 		return ""
 	}
+
 	return cms.SingleLine(r.hide(text))
 }
 

@@ -42,12 +42,16 @@ func newSingle(cfg Config) *chain {
 			to.parts = append(to.parts, templatePart{literal: url})
 			break
 		}
+
 		value := &expression{source: url[at[0]:at[1]], placeholder: placeholders[url[at[2]:at[3]]]}
-		to.parts = append(to.parts, templatePart{literal: url[:at[0]]}, templatePart{expression: value})
+		to.parts = append(to.parts, templatePart{literal: url[:at[0]]},
+			templatePart{expression: value})
 		url = url[at[1]:]
 	}
-	st := &step{name: singleName, method: cfg.Method, body: messageBody{}, retryAfter: cfg.RetryAfter,
-		address: &address{text: to, takesEmpty: true}}
+
+	st := &step{name: singleName, method: cfg.Method, body: messageBody{},
+		retryAfter: cfg.RetryAfter, address: &address{text: to, takesEmpty: true}}
+
 	return &chain{isSingle: true, steps: []*step{st}}
 }
 
@@ -61,8 +65,10 @@ func (r *run) judgeSingle(a *answer, result weir.Result) verdict {
 	case a.endedEarly:
 		result = weir.Result{Outcome: weir.OutcomeRetry, Status: a.Status, Reason: a.cutBy}
 	case hasRule && result.Outcome != weir.OutcomeDelivered:
-		result.Reason = fmt.Sprintf("%d, but the first %d bytes of the answer (delivery.maxAnswer) "+
-			"do not match success", a.Status, len(a.raw))
+		result.Reason = fmt.Sprintf(
+			"%d, but the first %d bytes of the answer (delivery.maxAnswer) "+
+				"do not match success", a.Status, len(a.raw))
 	}
+
 	return verdict{result: result}
 }

@@ -24,14 +24,17 @@ func BenchmarkSender_SingleRequest(b *testing.B) {
 					Header: http.Header{"Content-Type": {"text/plain"}},
 					Body:   io.NopCloser(strings.NewReader(c.answer))}, nil
 			})
+
 			s, err := steps.New(steps.Config{URL: c.address, Method: http.MethodPost,
 				Headers: map[string]string{"X-Api-Key": "key-of-the-cms"}, Timeout: time.Minute,
 				Transport: answer, Now: time.Now})
 			if err != nil {
 				b.Fatal(err)
 			}
+
 			d := newDelivery("<article/>")
 			b.ReportAllocs()
+
 			for b.Loop() {
 				if r := s.Send(b.Context(), d); r.Outcome != weir.OutcomeDelivered {
 					b.Fatalf("got %+v, want the outcome delivered", r)

@@ -34,12 +34,14 @@ func TestSender_SingleRequest_RetryAfter(t *testing.T) {
 			}
 			w.WriteHeader(http.StatusTooManyRequests)
 		})
-		s := newSender(t, articleWithoutSteps, cms, func(cfg *steps.Config) { cfg.RetryAfter = c.setting })
+
+		s := newSender(t, articleWithoutSteps, cms,
+			func(cfg *steps.Config) { cfg.RetryAfter = c.setting })
 
 		r := s.Send(t.Context(), newDelivery(`<article/>`))
 		if r.Outcome != weir.OutcomeUnavailable || r.RetryAfter != c.want {
-			t.Errorf("retryAfter %q, headers %v: got %v after %s, want %v after %s", c.setting, c.header,
-				r.Outcome, r.RetryAfter, weir.OutcomeUnavailable, c.want)
+			t.Errorf("retryAfter %q, headers %v: got %v after %s, want %v after %s",
+				c.setting, c.header, r.Outcome, r.RetryAfter, weir.OutcomeUnavailable, c.want)
 		}
 	}
 }
@@ -63,8 +65,10 @@ func TestSender_SingleRequest_MaxAnswer(t *testing.T) {
 			"200, but the first 1000 bytes of the answer (delivery.maxAnswer) do not match success"},
 	} {
 		cms := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = fmt.Fprint(w, strings.Repeat("x", c.before), "saved", strings.Repeat("x", c.behind))
+			_, _ = fmt.Fprint(w, strings.Repeat("x", c.before), "saved",
+				strings.Repeat("x", c.behind))
 		})
+
 		s := newSender(t, articleWithoutSteps, cms, func(cfg *steps.Config) {
 			cfg.MaxAnswer = c.maxAnswer
 			cfg.SuccessRules = map[string]*regexp.Regexp{"article": regexp.MustCompile("saved")}
@@ -72,8 +76,8 @@ func TestSender_SingleRequest_MaxAnswer(t *testing.T) {
 
 		r := s.Send(t.Context(), newDelivery(`<article/>`))
 		if r.Outcome != c.want || c.reason != "" && r.Reason != c.reason {
-			t.Errorf("maxAnswer %d, success at byte %d: got %v %q, want %v %q", c.maxAnswer, c.before,
-				r.Outcome, r.Reason, c.want, c.reason)
+			t.Errorf("maxAnswer %d, success at byte %d: got %v %q, want %v %q",
+				c.maxAnswer, c.before, r.Outcome, r.Reason, c.want, c.reason)
 		}
 	}
 }

@@ -25,8 +25,8 @@ func (s *Source) UnmarshalYAML(n ast.Node) error {
 // IsSet reports whether the settings file has the part.
 func (s Source) IsSet() bool { return s.node != nil }
 
-// File is a settings file. It finds positions in the text, resolves aliases and environment variables, and collects
-// mistakes.
+// File is a settings file. It finds positions in the text, resolves aliases and environment
+// variables, and collects mistakes.
 type File struct {
 	lines    []string
 	anchors  map[string]ast.Node
@@ -36,16 +36,19 @@ type File struct {
 	mistakes []Mistake
 }
 
-// NewFile returns the file with this text and its parsed documents. The regular expression in "variable" matches a
-// placeholder of an environment variable; its first group is the variable's name. The function lookUp returns the
-// value of an environment variable.
-func NewFile(text string, docs []*ast.DocumentNode, variable *regexp.Regexp, lookUp func(name string) string) *File {
-	f := &File{lines: strings.Split(text, "\n"), anchors: map[string]ast.Node{}, variable: variable, lookUp: lookUp}
+// NewFile returns the file with this text and its parsed documents. The regular expression in
+// "variable" matches a placeholder of an environment variable; its first group is the variable's
+// name. The function lookUp returns the value of an environment variable.
+func NewFile(text string, docs []*ast.DocumentNode, variable *regexp.Regexp,
+	lookUp func(name string) string) *File {
+	f := &File{lines: strings.Split(text, "\n"), anchors: map[string]ast.Node{}, variable: variable,
+		lookUp: lookUp}
 	for _, doc := range docs {
 		if doc.Body != nil {
 			ast.Walk(anchorCollector{f}, doc.Body)
 		}
 	}
+
 	return f
 }
 
@@ -79,7 +82,8 @@ type place struct {
 	path         string
 }
 
-// addMistake records a mistake. If several YAML aliases use the wrong text, addMistake records the mistake only once.
+// addMistake records a mistake. If several YAML aliases use the wrong text, addMistake records the
+// mistake only once.
 func (f *File) addMistake(at place, format string, args ...any) {
 	m := Mistake{at.line, at.column, at.path, f.hideVariables(fmt.Sprintf(format, args...))}
 	same := func(other Mistake) bool {
@@ -100,13 +104,14 @@ func (f *File) takeMistakes() []Mistake {
 	return found
 }
 
-// hideVariables replaces the placeholders of environment variables with ${NAME}, the spelling of the settings file.
+// hideVariables replaces the placeholders of environment variables with ${NAME}, the spelling of
+// the settings file.
 func (f *File) hideVariables(text string) string {
 	return f.variable.ReplaceAllString(text, "$${$1}")
 }
 
-// fillVariables replaces the placeholders of environment variables with their values, and adds the values to the
-// secrets.
+// fillVariables replaces the placeholders of environment variables with their values, and adds the
+// values to the secrets.
 func (f *File) fillVariables(text string) string {
 	return f.variable.ReplaceAllStringFunc(text, func(found string) string {
 		value := f.lookUp(f.variable.FindStringSubmatch(found)[1])
@@ -131,6 +136,7 @@ func (f *File) resolveNode(n ast.Node) ast.Node {
 			return n
 		}
 	}
+
 	return nil // an alias refers to itself
 }
 
@@ -144,6 +150,7 @@ func placeOf(n ast.Node, path string) place {
 	case *ast.MappingValueNode:
 		return placeOf(t.Key, path)
 	}
+
 	at := n.GetToken().Position
 	return place{at.Line, at.Column, path}
 }
@@ -157,7 +164,8 @@ type pair struct {
 
 func (p pair) placeOfValue() place { return placeOf(p.value, p.at.path) }
 
-// readMapping returns the entries of a mapping, including merged ones (<<). It returns false if n is not a mapping.
+// readMapping returns the entries of a mapping, including merged ones (<<). It returns false if n
+// is not a mapping.
 func (f *File) readMapping(n ast.Node, path string) ([]pair, bool) {
 	var values []*ast.MappingValueNode
 	switch t := f.resolveNode(n).(type) {
@@ -168,6 +176,7 @@ func (f *File) readMapping(n ast.Node, path string) ([]pair, bool) {
 	default:
 		return nil, false
 	}
+
 	var pairs []pair
 	for _, v := range values {
 		if v.Key.IsMergeKey() {
@@ -177,24 +186,28 @@ func (f *File) readMapping(n ast.Node, path string) ([]pair, bool) {
 			}
 			continue
 		}
+
 		name := v.Key.GetToken().Value
 		p := pair{key: name, value: f.resolveNode(v.Value), at: placeOf(v.Key, path+"."+name)}
 		if p.value == nil {
 			p.value = emptyAt(p.at)
 		}
+
 		pairs = slices.DeleteFunc(pairs, func(other pair) bool { return other.key == name })
 		pairs = append(pairs, p)
 	}
+
 	return pairs, true
 }
 
 // emptyAt returns a null node, for a setting without a value.
 func emptyAt(at place) ast.Node {
-	return &ast.NullNode{BaseNode: &ast.BaseNode{}, Token: &token.Token{Position: &token.Position{Line: at.line,
-		Column: at.column}}}
+	return &ast.NullNode{BaseNode: &ast.BaseNode{},
+		Token: &token.Token{Position: &token.Position{Line: at.line, Column: at.column}}}
 }
 
-// addMerged adds an entry of a merged mapping to pairs, except if pairs already has the entry's key.
+// addMerged adds an entry of a merged mapping to pairs, except if pairs already has the entry's
+// key.
 func addMerged(pairs []pair, p pair) []pair {
 	if slices.ContainsFunc(pairs, func(other pair) bool { return other.key == p.key }) {
 		return pairs
@@ -208,15 +221,17 @@ func (f *File) readList(n ast.Node) ([]ast.Node, bool) {
 	if !ok {
 		return nil, false
 	}
+
 	items := make([]ast.Node, len(list.Values))
 	for i, item := range list.Values {
 		items[i] = f.resolveNode(item)
 	}
+
 	return items, true
 }
 
-// readText returns the text of a scalar. A number or a bool is spelled as in the file. For any other node, readText
-// returns false.
+// readText returns the text of a scalar. A number or a bool is spelled as in the file. For any
+// other node, readText returns false.
 func readText(n ast.Node) (string, bool) {
 	switch t := n.(type) {
 	case *ast.StringNode:
@@ -226,12 +241,14 @@ func readText(n ast.Node) (string, bool) {
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
 		return n.GetToken().Value, true
 	}
+
 	return "", false
 }
 
-// locatePart returns the place where the scalar n contains the text in "part". The argument "count" is the number of
-// the occurrence, from 0. If the text in "skip" begins at that place, locatePart returns the place after this text. If
-// locatePart does not find the occurrence, it returns the beginning of the scalar.
+// locatePart returns the place where the scalar n contains the text in "part". The argument "count"
+// is the number of the occurrence, from 0. If the text in "skip" begins at that place, locatePart
+// returns the place after this text. If locatePart does not find the occurrence, it returns the
+// beginning of the scalar.
 func (f *File) locatePart(n ast.Node, path, part string, count int, skip string) place {
 	at := placeOf(n, path)
 	line, column := at.line, at.column
@@ -241,24 +258,28 @@ func (f *File) locatePart(n ast.Node, path, part string, count int, skip string)
 		if l == line {
 			from = byteOffset(text, column-1)
 		}
+
 		for {
 			i := strings.Index(text[from:], part)
 			if i < 0 {
 				break
 			}
+
 			if count == 0 {
 				at.line, at.column = l, utf8.RuneCountInString(text[:from+i])+1
 				return f.advancePlace(at, from+i, skip)
 			}
+
 			count--
 			from += i + len(part)
 		}
 	}
+
 	return at
 }
 
-// advancePlace moves a place to the end of the text in "skip". If the place's line does not have this text at the byte
-// offset, advancePlace returns the place unchanged.
+// advancePlace moves a place to the end of the text in "skip". If the place's line does not have
+// this text at the byte offset, advancePlace returns the place unchanged.
 func (f *File) advancePlace(at place, offset int, skip string) place {
 	if rest := f.lines[at.line-1][offset:]; strings.HasPrefix(rest, skip) {
 		at.column += utf8.RuneCountInString(skip)
@@ -276,11 +297,13 @@ func byteOffset(line string, characters int) int {
 		}
 		offset += size
 	}
+
 	return offset
 }
 
-// SuggestName returns a hint for the end of an error text, such as "; did you mean headers?". The hint has the name
-// that is most similar to the given name. If no name is similar, the hint is empty.
+// SuggestName returns a hint for the end of an error text, such as "; did you mean headers?". The
+// hint has the name that is most similar to the given name. If no name is similar, the hint is
+// empty.
 func SuggestName(given string, names []string) string {
 	best, bestCost := "", 3
 	for _, name := range names {
@@ -289,8 +312,10 @@ func SuggestName(given string, names []string) string {
 			best, bestCost = name, cost
 		}
 	}
+
 	if best == "" {
 		return ""
 	}
+
 	return "; did you mean " + best + "?"
 }

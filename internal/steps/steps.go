@@ -1,13 +1,13 @@
-// Package steps writes a message to a CMS by a chain of requests that the settings define. For example, a chain looks
-// an item up, creates or updates the item, and publishes the item.
+// Package steps writes a message to a CMS by a chain of requests that the settings define. For
+// example, a chain looks an item up, creates or updates the item, and publishes the item.
 //
-// Each attempt runs the chain from the first step. Weir stores no progress of a chain, except the CMS's id of the item
-// (remembered id). To start again is safe, because a look-up shows whether the item exists, and no other writer changes
-// the same key at the same time. If the 2xx answer to a look-up cannot be read, the look-up fails. Weir never takes
-// such an answer for a missing item.
+// Each attempt runs the chain from the first step. Weir stores no progress of a chain, except the
+// CMS's id of the item (remembered id). To start again is safe, because a look-up shows whether the
+// item exists, and no other writer changes the same key at the same time. If the 2xx answer to a
+// look-up cannot be read, the look-up fails. Weir never takes such an answer for a missing item.
 //
-// When Weir reads the settings, this package compiles and type-checks all expressions. Each mistake has its line and
-// column.
+// When Weir reads the settings, this package compiles and type-checks all expressions. Each mistake
+// has its line and column.
 package steps
 
 import (
@@ -36,32 +36,39 @@ type Contract struct {
 
 // Messages reads values from the bodies of messages.
 type Messages interface {
-	Extract(ctx context.Context, x *contract.Extractor, contentType string, body []byte) ([][]string, error)
+	Extract(ctx context.Context, x *contract.Extractor, contentType string, body []byte) (
+		[][]string, error)
 }
 
 // Config has the settings of a Sender.
 type Config struct {
-	File       *File             // nil = no contract has steps
-	URL        string            // base of the steps' addresses; address of single requests, see newSingle
-	Method     string            // of single requests
-	Headers    map[string]string // headers of all requests; a step's own headers replace them
-	Timeout    time.Duration     // limit for one attempt with all its steps
-	Settle     time.Duration     // how long the CMS can work on a write without a complete answer; 0 = defaultSettle
-	LookUps    Source            // look-ups that contracts share, by name
-	Rules      Source            // rules for the answers of all steps; a step's own rules come first
-	RetryAfter string            // name of another header with a delay, beside Retry-After; empty = none
-	MaxAnswer  int64             // bytes that are read of an answer; 0 = defaultMaxAnswer or defaultMaxSingle
-	Contracts  []Contract        // those with steps
-	Messages   Messages
-	// SuccessRules has, by contract without steps, the rule cms.Rules.Success; Answers has, by contract and HTTP
-	// status, the outcome that replaces the default one.
+	File *File // nil = no contract has steps
+	// base of the steps' addresses; address of single requests, see newSingle
+	URL     string
+	Method  string            // of single requests
+	Headers map[string]string // headers of all requests; a step's own headers replace them
+	Timeout time.Duration     // limit for one attempt with all its steps
+	// how long the CMS can work on a write without a complete answer; 0 = defaultSettle
+	Settle  time.Duration
+	LookUps Source // look-ups that contracts share, by name
+	// rules for the answers of all steps; a step's own rules come first
+	Rules Source
+	// name of another header with a delay, beside Retry-After; empty = none
+	RetryAfter string
+	// bytes that are read of an answer; 0 = defaultMaxAnswer or defaultMaxSingle
+	MaxAnswer int64
+	Contracts []Contract // those with steps
+	Messages  Messages
+	// SuccessRules has, by contract without steps, the rule cms.Rules.Success; Answers has, by
+	// contract and HTTP status, the outcome that replaces the default one.
 	SuccessRules map[string]*regexp.Regexp
 	Answers      map[string]map[int]weir.Outcome
-	Transport    http.RoundTripper // sends the requests, and can add the credential of the sign-in; nil = no sign-in
-	Secrets      func() []string   // returns the current secrets of the sign-in; nil = none
-	Now          func() time.Time
-	// CanSignInAnew is true if another sign-in can return a different credential. Only then "do: signIn" is allowed in
-	// rules.
+	// sends the requests, and can add the credential of the sign-in; nil = no sign-in
+	Transport http.RoundTripper
+	Secrets   func() []string // returns the current secrets of the sign-in; nil = none
+	Now       func() time.Time
+	// CanSignInAnew is true if another sign-in can return a different credential. Only then "do:
+	// signIn" is allowed in rules.
 	CanSignInAnew bool
 }
 
@@ -88,32 +95,41 @@ func New(cfg Config) (*Sender, error) {
 	case err != nil:
 		return nil, errors.New("steps: delivery.url cannot be read")
 	case len(cfg.Contracts) > 0 && strings.ContainsAny(cfg.URL, "{}"):
-		return nil, errors.New("steps: delivery.url has a placeholder; with steps write {{ key }} in their addresses")
+		return nil, errors.New(
+			"steps: delivery.url has a placeholder; with steps write {{ key }} in their addresses")
 	}
+
 	if cfg.File == nil {
 		s.cfg.File = &File{}
 	}
+
 	if cfg.Transport == nil {
 		s.cfg.Transport = cms.NewTransport(nil)
 	}
+
 	s.client = cms.NewHTTPClient(s.cfg.Transport)
 	shared := s.cfg.File.readLookUps(cfg.LookUps)
 	for _, con := range cfg.Contracts {
 		ch := &chain{keyPaths: con.Key}
-		c := &compiler{file: cfg.File, chain: ch, base: base, common: cfg.Rules, retryAfter: cfg.RetryAfter,
-			timeout: cfg.Timeout, lookUps: shared, canSignInAnew: cfg.CanSignInAnew}
+		c := &compiler{file: cfg.File, chain: ch, base: base, common: cfg.Rules,
+			retryAfter: cfg.RetryAfter,
+			timeout:    cfg.Timeout, lookUps: shared, canSignInAnew: cfg.CanSignInAnew}
 		ch.steps = c.compileSteps(con.Steps.node, con.Path)
 		if ch.extractor, err = contract.NewExtractor(ch.selections); err != nil {
 			return nil, err // this cannot happen, because each selection was checked
 		}
+
 		s.chains[con.Name] = ch
 	}
+
 	shared.checkUses()
 	s.secrets = cms.NewSecrets(base, cfg.Headers, s.currentSecrets)
+
 	return s, s.cfg.File.joinMistakes()
 }
 
-// joinMistakes returns the recorded mistakes as one error, and clears the record. Without mistakes, the error is nil.
+// joinMistakes returns the recorded mistakes as one error, and clears the record. Without mistakes,
+// the error is nil.
 func (f *File) joinMistakes() error {
 	var problems []error
 	for _, m := range f.takeMistakes() {
@@ -122,7 +138,8 @@ func (f *File) joinMistakes() error {
 	return errors.Join(problems...)
 }
 
-// currentSecrets returns the values of the variables that the steps use, and the secrets of the sign-in.
+// currentSecrets returns the values of the variables that the steps use, and the secrets of the
+// sign-in.
 func (s *Sender) currentSecrets() []string {
 	secrets := s.cfg.File.Secrets()
 	if s.cfg.Secrets != nil {
@@ -137,7 +154,8 @@ func (s *Sender) Send(ctx context.Context, d weir.Delivery) weir.Result {
 }
 
 // sendChain makes one attempt. If rehearsal is nil, the CMS gets the requests.
-func (s *Sender) sendChain(ctx context.Context, d weir.Delivery, rehearsal *cms.Rehearsal) weir.Result {
+func (s *Sender) sendChain(ctx context.Context, d weir.Delivery,
+	rehearsal *cms.Rehearsal) weir.Result {
 	ch := cmp.Or(s.chains[d.Message.Contract], s.single)
 	limited, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
@@ -148,8 +166,10 @@ func (s *Sender) sendChain(ctx context.Context, d weir.Delivery, rehearsal *cms.
 	if !ch.isSingle { // the reasons of expressions have no other place at which secrets are hidden
 		result.Reason = r.hideLine(result.Reason)
 	}
+
 	result.Unanswered = result.Unanswered || r.isBusy()
 	result.RememberedID, result.IsForgotten = r.learnedID, r.isForgotten
 	result.StartedAt, result.Duration, result.Steps = started, s.cfg.Now().Sub(started), r.records
+
 	return result
 }

@@ -14,8 +14,8 @@ import (
 
 const html = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: "
 
-// strangeAnswers are bytes that no settings name, by a word for them. None of them is a success or a verdict about the
-// message.
+// strangeAnswers are bytes that no settings name, by a word for them. None of them is a success or
+// a verdict about the message.
 var strangeAnswers = map[string]string{
 	"Nothing":            "",
 	"NoHTTP":             "220 mail.example ESMTP\r\n",
@@ -42,8 +42,10 @@ var strangeAnswers = map[string]string{
 	"Status999":          "HTTP/1.1 999 Request denied\r\nContent-Length: 2\r\n\r\nno",
 	"BadRequestByServer": "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n",
 	"EndsInHeader":       "HTTP/1.1 200 OK\r\nContent-Ty",
-	"LongHeader":         "HTTP/1.1 200 OK\r\nX-A: " + strings.Repeat("a", 11<<20) + "\r\n\r\nsaved",
-	"ManyHeaders": "HTTP/1.1 200 OK\r\n" + strings.Repeat("X-A: aaaaaaaaaaaaaaaaaaaaaaa\r\n", 400_000) +
+	"LongHeader": "HTTP/1.1 200 OK\r\nX-A: " + strings.Repeat("a", 11<<20) +
+		"\r\n\r\nsaved",
+	"ManyHeaders": "HTTP/1.1 200 OK\r\n" +
+		strings.Repeat("X-A: aaaaaaaaaaaaaaaaaaaaaaa\r\n", 400_000) +
 		"\r\nsaved",
 	"HeaderWithoutColon":  "HTTP/1.1 200 OK\r\nwhat is this\r\n\r\nsaved",
 	"TwoLengths":          "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 5\r\n\r\nsaved",
@@ -72,6 +74,7 @@ func serveBytes(t *testing.T, text string) (url string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { listener.Close() })
 	go func() {
 		for {
@@ -79,6 +82,7 @@ func serveBytes(t *testing.T, text string) (url string) {
 			if err != nil {
 				return
 			}
+
 			go func() {
 				defer conn.Close()
 				if req, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
@@ -88,6 +92,7 @@ func serveBytes(t *testing.T, text string) (url string) {
 			}()
 		}
 	}()
+
 	return "http://" + listener.Addr().String()
 }
 
@@ -98,23 +103,28 @@ func TestSender_StrangeAnswersAreNoVerdict(t *testing.T) {
 			t.Parallel()
 			url := serveBytes(t, text)
 			check := func(kind string, r weir.Result) {
-				if r.Outcome != weir.OutcomeRetry && r.Outcome != weir.OutcomeUnavailable || r.Reason == "" {
-					t.Errorf("%s: got %s because of %q, want a retry or unavailable, and a reason", kind,
-						r.Outcome, r.Reason)
+				if r.Outcome != weir.OutcomeRetry && r.Outcome != weir.OutcomeUnavailable ||
+					r.Reason == "" {
+					t.Errorf("%s: got %s because of %q, want a retry or unavailable, and a reason",
+						kind, r.Outcome, r.Reason)
 				}
 			}
-			for _, step := range []string{"get: /a", "post: /a, json: {}", "put: /a", "delete: /a"} {
+
+			for _, step := range []string{"get: /a", "post: /a, json: {}", "put: /a",
+				"delete: /a"} {
 				s, err := compileSteps(t, articleWithSteps("      - { "+step+" }\n"), url)
 				if err != nil {
 					t.Fatal(err)
 				}
 				check(step, s.Send(t.Context(), newDelivery("<article/>")))
 			}
-			single, err := steps.New(steps.Config{URL: url, Method: http.MethodPut, Timeout: 10 * time.Second,
-				Now: time.Now})
+
+			single, err := steps.New(steps.Config{URL: url, Method: http.MethodPut,
+				Timeout: 10 * time.Second, Now: time.Now})
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			check("a single request", single.Send(t.Context(), newDelivery("<article/>")))
 		})
 	}

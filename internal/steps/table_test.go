@@ -20,20 +20,23 @@ import (
 	"weir/internal/weir"
 )
 
-// The tables of docs/recipes.md are the specification of verdicts. These tests read them, so that the document, the
-// steps and the single request cannot differ.
+// The tables of docs/recipes.md are the specification of verdicts. These tests read them, so that
+// the document, the steps and the single request cannot differ.
 
-// readTable returns the cells of the table in docs/recipes.md whose head begins so, without the head.
+// readTable returns the cells of the table in docs/recipes.md whose head begins so, without the
+// head.
 func readTable(t *testing.T, head string) [][]string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/recipes.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, rest, found := strings.Cut(string(text), "\n"+head)
 	if !found {
 		t.Fatalf("docs/recipes.md has no table %q", head)
 	}
+
 	var rows [][]string
 	for i, line := range strings.Split(rest, "\n") {
 		if i < 2 {
@@ -42,12 +45,15 @@ func readTable(t *testing.T, head string) [][]string {
 		if !strings.HasPrefix(line, "|") {
 			break
 		}
+
 		var cells []string
 		for cell := range strings.SplitSeq(strings.Trim(line, "|"), "|") {
 			cells = append(cells, strings.TrimSpace(cell))
 		}
+
 		rows = append(rows, cells)
 	}
+
 	return rows
 }
 
@@ -66,6 +72,7 @@ func newAnswer(status int, contentType, body string, headers ...string) answerOf
 	for i := 0; i < len(headers); i += 2 {
 		header.Set(headers[i], headers[i+1])
 	}
+
 	return func(req *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: status, Header: header, Request: req,
 			Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body))}, nil
@@ -76,7 +83,8 @@ func newAnswer(status int, contentType, body string, headers ...string) answerOf
 func newCutAnswer(status int, body string) answerOf {
 	return func(req *http.Request) (*http.Response, error) {
 		resp, err := newAnswer(status, "text/plain", "")(req)
-		resp.Body = io.NopCloser(io.MultiReader(strings.NewReader(body), iotest.ErrReader(io.ErrUnexpectedEOF)))
+		resp.Body = io.NopCloser(io.MultiReader(strings.NewReader(body),
+			iotest.ErrReader(io.ErrUnexpectedEOF)))
 		return resp, err
 	}
 }
@@ -97,12 +105,17 @@ func newTableSender(t *testing.T, list string) *tableSender {
 	t.Helper()
 	s := &tableSender{}
 	var err error
-	s.sender, err = compileSteps(t, articleWithSteps(list), "http://cms.example", func(c *steps.Config) {
-		c.Transport = answerOf(func(req *http.Request) (*http.Response, error) { return s.next.RoundTrip(req) })
-	})
+	s.sender, err = compileSteps(t, articleWithSteps(list), "http://cms.example",
+		func(c *steps.Config) {
+			c.Transport = answerOf(func(req *http.Request) (*http.Response,
+				error) {
+				return s.next.RoundTrip(req)
+			})
+		})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return s
 }
 
@@ -113,17 +126,20 @@ func (s *tableSender) send(t *testing.T, transport http.RoundTripper) weir.Resul
 }
 
 // sendSingle makes an attempt by a single request.
-func sendSingle(t *testing.T, transport http.RoundTripper, change ...func(*steps.Config)) weir.Result {
+func sendSingle(t *testing.T, transport http.RoundTripper,
+	change ...func(*steps.Config)) weir.Result {
 	t.Helper()
-	cfg := steps.Config{URL: "http://cms.example/{key}", Method: http.MethodPut, Timeout: time.Second, Now: time.Now,
-		Transport: transport}
+	cfg := steps.Config{URL: "http://cms.example/{key}", Method: http.MethodPut,
+		Timeout: time.Second, Now: time.Now, Transport: transport}
 	for _, f := range change {
 		f(&cfg)
 	}
+
 	client, err := steps.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return client.Send(t.Context(), newDelivery("<article/>"))
 }
 
@@ -137,6 +153,7 @@ func verdictOf(r weir.Result) string {
 	case r.Outcome == weir.OutcomeDelivered:
 		return "ok"
 	}
+
 	return string(r.Outcome)
 }
 
@@ -152,27 +169,33 @@ func hasStatus(t *testing.T, cell string, status int) bool {
 			}
 			continue
 		}
+
 		low, high := part, part
 		if r := statusRange.FindStringSubmatch(part); r != nil {
 			low, high = r[1], r[2]
 		}
+
 		from, err := strconv.Atoi(low)
 		to, err2 := strconv.Atoi(high)
 		if err != nil || err2 != nil {
 			t.Fatalf("%q is no status", part)
 		}
+
 		if status >= from && status <= to {
 			return true
 		}
 	}
+
 	return false
 }
 
-// bodies has a body of each kind. The word of the table is "page", "other", or "words" for one that is neither a page
-// nor empty.
+// bodies has a body of each kind. The word of the table is "page", "other", or "words" for one that
+// is neither a page nor empty.
 var bodies = []struct{ name, kind, contentType, body string }{
-	{"Page", "page", "text/html", "<!DOCTYPE html><html><head><title>Gateway</title></head><body>no</body></html>"},
-	{"PageOfNginx", "page", "text/html", "<html>\r\n<head><title>404 Not Found</title></head>\r\n</html>"},
+	{"Page", "page", "text/html",
+		"<!DOCTYPE html><html><head><title>Gateway</title></head><body>no</body></html>"},
+	{"PageOfNginx", "page", "text/html",
+		"<html>\r\n<head><title>404 Not Found</title></head>\r\n</html>"},
 	{"PageWithoutType", "page", "", "<html><body>no</body></html>"},
 	{"Empty", "empty", "", ""},
 	{"EmptyHTML", "empty", "text/html", " \r\n"},
@@ -183,9 +206,10 @@ var bodies = []struct{ name, kind, contentType, body string }{
 	{"XML", "words", "application/xml", "<error>no</error>"},
 }
 
-// special are the statuses that are tested with each body. The others are tested with a page and with JSON.
-var special = []int{100, 101, 200, 204, 206, 207, 226, 299, 302, 400, 401, 403, 404, 405, 409, 410, 412, 413,
-	414, 422, 431, 451, 499, 500, 503, 524}
+// special are the statuses that are tested with each body. The others are tested with a page and
+// with JSON.
+var special = []int{100, 101, 200, 204, 206, 207, 226, 299, 302, 400, 401, 403, 404, 405, 409,
+	410, 412, 413, 414, 422, 431, 451, 499, 500, 503, 524}
 
 func TestTableOfAnswers_Statuses(t *testing.T) {
 	t.Parallel()
@@ -197,17 +221,22 @@ func TestTableOfAnswers_Statuses(t *testing.T) {
 				return row
 			}
 		}
+
 		t.Fatalf("no row has the status %d with the body %s", status, kind)
 		return nil
 	}
+
 	reading := map[string]*tableSender{}
 	for _, step := range []string{"get: /a", "head: /a", "post: /a, json: {}, reads: true"} {
 		reading[step] = newTableSender(t, "      - { "+step+" }\n")
 	}
+
 	writing := map[string]*tableSender{}
-	for _, step := range []string{"post: /a, json: {}", "put: /a", "patch: /a, json: {}", "delete: /a"} {
+	for _, step := range []string{"post: /a, json: {}", "put: /a", "patch: /a, json: {}",
+		"delete: /a"} {
 		writing[step] = newTableSender(t, "      - { "+step+" }\n")
 	}
+
 	used := map[string]bool{}
 	for status := 100; status <= 599; status++ {
 		for i, b := range bodies {
@@ -217,23 +246,29 @@ func TestTableOfAnswers_Statuses(t *testing.T) {
 			if b.name == "Problem" && status/100 == 2 { // this is a row of the other table
 				continue
 			}
+
 			row := find(status, b.kind)
 			used[strings.Join(row, "|")] = true
 			answer := newAnswer(status, b.contentType, b.body)
 			check := func(kind, want string, r weir.Result) {
 				if got := verdictOf(r); got != want {
-					t.Errorf("%d %s to %s: got %s because of %q, want %s", status, b.name, kind, got, r.Reason, want)
+					t.Errorf("%d %s to %s: got %s because of %q, want %s", status, b.name, kind,
+						got, r.Reason, want)
 				}
 			}
+
 			for step, s := range reading {
 				check(step, row[2], s.send(t, answer))
 			}
+
 			for step, s := range writing {
 				check(step, row[3], s.send(t, answer))
 			}
+
 			check("a single request", row[4], sendSingle(t, answer))
 		}
 	}
+
 	for _, row := range rows {
 		if !used[strings.Join(row, "|")] {
 			t.Errorf("no answer fits the row %q first", row)
@@ -254,7 +289,8 @@ func graphQLAnswer(errors ...string) answerOf {
 	for i, e := range errors {
 		list[i] = `{"message":"no",` + e + `}`
 	}
-	return newAnswer(200, "application/json", `{"data":{"a":null},"errors":[`+strings.Join(list, ",")+`]}`)
+	return newAnswer(200, "application/json",
+		`{"data":{"a":null},"errors":[`+strings.Join(list, ",")+`]}`)
 }
 
 func codeOf(code string) string { return `"extensions":{"code":"` + code + `"}` }
@@ -272,30 +308,39 @@ var otherAnswers = map[string]otherAnswer{
 	"2xx: JSON, XML or text that an expression reads is empty, cut off, too large or of another kind": {
 		reading: []string{"get: /a, success: json.a != nil", "get: /a, success: xml('/a') != nil",
 			"post: /a, json: {}, reads: true, success: json.a != nil"},
-		writing: []string{"post: /a, json: {}, success: json.a != nil", "put: /a, success: xml('/a') != nil"},
-		answers: []answerOf{newAnswer(200, "application/json", ""), newAnswer(200, "application/json", `{"a":`),
+		writing: []string{"post: /a, json: {}, success: json.a != nil",
+			"put: /a, success: xml('/a') != nil"},
+		answers: []answerOf{newAnswer(200, "application/json", ""),
+			newAnswer(200, "application/json", `{"a":`),
 			newAnswer(200, "text/html", bodies[0].body), newAnswer(201, "text/plain", "OK")},
 	},
 	"2xx: JSON or XML that nothing reads ends in the middle; the body is compressed unasked, or of the type " +
 		"`application/problem+json` or `application/problem+xml`": {
-		reading: []string{"get: /a", "get: /a, expect: [200, 404]", "post: /a, json: {}, reads: true"},
-		writing: []string{"post: /a, json: {}", "put: /a, expect: [200]", "delete: /a"}, single: true,
-		answers: []answerOf{newAnswer(200, "application/json", `{"id":`), newAnswer(200, "text/html", `[{"id":7},`),
-			newAnswer(200, "", "{}\n{\"id\":\"7"), newAnswer(200, "text/xml", "<?xml version='1.0'?><a><id>7</id>"),
-			newAnswer(200, "text/xml", "<?xml version='1.0'?><a><id"), newAnswer(200, "application/json", "{"),
+		reading: []string{"get: /a", "get: /a, expect: [200, 404]",
+			"post: /a, json: {}, reads: true"},
+		writing: []string{"post: /a, json: {}", "put: /a, expect: [200]", "delete: /a"},
+		single:  true,
+		answers: []answerOf{newAnswer(200, "application/json", `{"id":`),
+			newAnswer(200, "text/html", `[{"id":7},`),
+			newAnswer(200, "", "{}\n{\"id\":\"7"),
+			newAnswer(200, "text/xml", "<?xml version='1.0'?><a><id>7</id>"),
+			newAnswer(200, "text/xml", "<?xml version='1.0'?><a><id"),
+			newAnswer(200, "application/json", "{"),
 			newAnswer(200, "application/problem+json", `{"title":"no"}`),
 			newAnswer(200, "Application/Problem+XML; charset=utf-8", `<problem/>`),
 			newAnswer(200, "text/plain", "\x1b\x00", "Content-Encoding", "br"),
 			newAnswer(200, "text/plain", "x", "Content-Encoding", "gzip, deflate")},
 	},
 	"2xx: the connection is lost in the middle of the answer": {
-		reading: []string{"get: /a"}, writing: []string{"post: /a, json: {}", "delete: /a"}, single: true,
+		reading: []string{"get: /a"}, writing: []string{"post: /a, json: {}", "delete: /a"},
+		single:  true,
 		answers: []answerOf{newCutAnswer(200, "saved"), newCutAnswer(201, "")},
 	},
 	"an expected 404 or 5xx is a page that no expression reads": {
-		reading: []string{"get: /a, expect: [200, 404]", "get: /a, expect: [200, 404], success: status == 404 " +
-			"or json.a == 1"},
-		writing: []string{"delete: /a, expect: [200, 404]", "put: /a, expect: [404], success: status == 404"},
+		reading: []string{"get: /a, expect: [200, 404]",
+			"get: /a, expect: [200, 404], success: status == 404 " + "or json.a == 1"},
+		writing: []string{"delete: /a, expect: [200, 404]",
+			"put: /a, expect: [404], success: status == 404"},
 		answers: []answerOf{newAnswer(404, "text/html", bodies[0].body)},
 	},
 	"`success` does not hold or cannot be evaluated": {
@@ -316,13 +361,16 @@ var otherAnswers = map[string]otherAnswer{
 		answers: []answerOf{newAnswer(200, "application/json", `{}`)},
 	},
 	"GraphQL: an error says that the session has ended": {
-		reading: query, writing: mutation, answers: []answerOf{graphQLAnswer(codeOf("UNAUTHENTICATED")),
-			graphQLAnswer(codeOf("BAD_USER_INPUT"), codeOf("TOKEN_EXPIRED")), graphQLAnswer(codeOf("invalid-jwt")),
+		reading: query, writing: mutation,
+		answers: []answerOf{graphQLAnswer(codeOf("UNAUTHENTICATED")),
+			graphQLAnswer(codeOf("BAD_USER_INPUT"), codeOf("TOKEN_EXPIRED")),
+			graphQLAnswer(codeOf("invalid-jwt")),
 			graphQLAnswer(`"extensions":{"statusCode":401}`)},
 	},
 	"GraphQL: an error says that the CMS is overloaded": {
 		reading: query, writing: mutation, answers: []answerOf{graphQLAnswer(codeOf("THROTTLED")),
-			graphQLAnswer(codeOf("BAD_USER_INPUT"), codeOf("RATE_LIMITED")), graphQLAnswer(`"type":"RATE_LIMITED"`)},
+			graphQLAnswer(codeOf("BAD_USER_INPUT"), codeOf("RATE_LIMITED")),
+			graphQLAnswer(`"type":"RATE_LIMITED"`)},
 	},
 	"GraphQL: an error says that a right is missing": {
 		reading: query, writing: mutation, answers: []answerOf{graphQLAnswer(codeOf("FORBIDDEN")),
@@ -332,54 +380,77 @@ var otherAnswers = map[string]otherAnswer{
 			graphQLAnswer(`"extensions":{"name":"Forbidden","statusCode":403}`)},
 	},
 	"GraphQL: each error says that the input is wrong": {
-		reading: query, writing: mutation, answers: []answerOf{graphQLAnswer(codeOf("BAD_USER_INPUT")),
+		reading: query, writing: mutation,
+		answers: []answerOf{graphQLAnswer(codeOf("BAD_USER_INPUT")),
 			graphQLAnswer(codeOf("KS_VALIDATION_FAILURE"), codeOf("GRAPHQL_VALIDATION_FAILED")),
 			graphQLAnswer(`"extensions":{"classification":"ValidationError"}`),
-			graphQLAnswer(`"extensions":{"category":"validation"}`), graphQLAnswer(`"extensions":{"statusCode":400}`),
-			newAnswer(400, "application/json", `{"errors":[{"message":"no",`+codeOf("BAD_USER_INPUT")+`}]}`)},
+			graphQLAnswer(`"extensions":{"category":"validation"}`),
+			graphQLAnswer(`"extensions":{"statusCode":400}`),
+			newAnswer(400, "application/json",
+				`{"errors":[{"message":"no",`+codeOf("BAD_USER_INPUT")+`}]}`)},
 	},
 	"GraphQL: an error of another code, or without one": {
-		reading: query, writing: mutation, answers: []answerOf{graphQLAnswer(codeOf("KS_PRISMA_ERROR")),
+		reading: query, writing: mutation,
+		answers: []answerOf{graphQLAnswer(codeOf("KS_PRISMA_ERROR")),
 			graphQLAnswer(`"path":["a"]`), graphQLAnswer(codeOf("INTERNAL_SERVER_ERROR")),
 			graphQLAnswer(codeOf("BAD_USER_INPUT"), codeOf("KS_PRISMA_ERROR")),
 			graphQLAnswer(`"extensions":{"code":"INTERNAL_SERVER_ERROR","name":"ValidationError"}`),
-			graphQLAnswer(codeOf("GRAPHQL_PARSE_FAILED")), graphQLAnswer(codeOf("RECORD_NOT_UNIQUE")),
+			graphQLAnswer(codeOf("GRAPHQL_PARSE_FAILED")),
+			graphQLAnswer(codeOf("RECORD_NOT_UNIQUE")),
 			newAnswer(200, "application/json", `{"errors":["no"]}`),
 			newAnswer(400, "application/json", `{"errors":[{"message":"no"}]}`),
 			newAnswer(500, "application/json", `{"errors":[{"message":"no"}]}`)},
 	},
 	"GraphQL: neither errors nor data": {
-		reading: query, writing: mutation, answers: []answerOf{newAnswer(200, "application/json", `{}`),
-			newAnswer(200, "application/json", `{"data":null,"errors":[]}`), newAnswer(200, "application/json", `[]`)},
+		reading: query, writing: mutation,
+		answers: []answerOf{newAnswer(200, "application/json", `{}`),
+			newAnswer(200, "application/json", `{"data":null,"errors":[]}`),
+			newAnswer(200, "application/json", `[]`)},
 	},
 	"XML-RPC: a fault with a code from 400 to 599": {
-		reading: callRead, writing: call, answers: []answerOf{newAnswer(200, "text/xml", newFault("400", "no"))},
+		reading: callRead, writing: call,
+		answers: []answerOf{newAnswer(200, "text/xml", newFault("400", "no"))},
 	},
 	"XML-RPC: a fault with another code, or without one": {
-		reading: callRead, writing: call, answers: []answerOf{newAnswer(200, "text/xml", newFault("-32500", "no")),
-			newAnswer(200, "text/xml", newFault("1", "no")), newAnswer(200, "text/xml", newFault("", "no")),
-			newAnswer(200, "text/xml", "<methodResponse><fault><value>no</value></fault></methodResponse>")},
+		reading: callRead, writing: call,
+		answers: []answerOf{newAnswer(200, "text/xml", newFault("-32500", "no")),
+			newAnswer(200, "text/xml", newFault("1", "no")),
+			newAnswer(200, "text/xml", newFault("", "no")),
+			newAnswer(200, "text/xml",
+				"<methodResponse><fault><value>no</value></fault></methodResponse>")},
 	},
 	"XML-RPC: no methodResponse, or one with neither params nor a fault": {
-		reading: callRead, writing: call, answers: []answerOf{newAnswer(200, "text/xml", "<html><body/></html>"),
+		reading: callRead, writing: call,
+		answers: []answerOf{newAnswer(200, "text/xml", "<html><body/></html>"),
 			newAnswer(200, "text/xml", "<methodResponse/>"),
 			newAnswer(200, "text/xml", "<methodResponse><a/></methodResponse>")},
 	},
 	"no connection, or the sign-in fails": {
 		reading: []string{"get: /a"}, writing: []string{"put: /a"}, single: true,
 		answers: []answerOf{
-			func(*http.Request) (*http.Response, error) { return nil, errors.New("connection refused") },
-			func(*http.Request) (*http.Response, error) { return nil, &signin.Error{Err: errors.New("no")} },
+			func(*http.Request) (*http.Response, error) {
+				return nil,
+					errors.New("connection refused")
+			},
+			func(*http.Request) (*http.Response, error) {
+				return nil,
+					&signin.Error{Err: errors.New("no")}
+			},
 		},
 	},
 	"the connection is lost, or the answer does not come in time": {
-		reading: []string{"get: /a", "post: /a, json: {}, reads: true"}, writing: []string{"put: /a"}, single: true,
+		reading: []string{"get: /a", "post: /a, json: {}, reads: true"},
+		writing: []string{"put: /a"}, single: true,
 		answers: []answerOf{loseConnection},
 	},
 	"the request cannot be built or sent": {
-		reading: []string{"get: \"/a?b={{ text('./none') }}\""}, writing: []string{"put: \"/{{ text('./none') }}\""},
+		reading: []string{"get: \"/a?b={{ text('./none') }}\""},
+		writing: []string{"put: \"/{{ text('./none') }}\""},
 		single:  true,
-		answers: []answerOf{func(*http.Request) (*http.Response, error) { return nil, errors.New("invalid header") }},
+		answers: []answerOf{func(*http.Request) (*http.Response, error) {
+			return nil,
+				errors.New("invalid header")
+		}},
 	},
 	"the header `Weir-Retry: never`": {
 		reading: []string{"get: /a"}, writing: []string{"put: /a"}, single: true,
@@ -395,30 +466,38 @@ func TestTableOfAnswers_Others(t *testing.T) {
 	t.Parallel()
 	rows := readTable(t, "| answer | reading step | writing step | single request |")
 	if len(rows) != len(otherAnswers) {
-		t.Errorf("got %d rows in docs/recipes.md, want the %d of the test", len(rows), len(otherAnswers))
+		t.Errorf("got %d rows in docs/recipes.md, want the %d of the test", len(rows),
+			len(otherAnswers))
 	}
+
 	for _, row := range rows {
 		c, isKnown := otherAnswers[row[0]]
 		if !isKnown {
 			t.Errorf("the test has no answers for the row %q", row[0])
 			continue
 		}
+
 		for i, answer := range c.answers {
 			check := func(kind, want string, r weir.Result) {
 				if got := verdictOf(r); got != want {
-					t.Errorf("%s, answer %d to %s: got %s because of %q, want %s", row[0], i, kind, got, r.Reason, want)
+					t.Errorf("%s, answer %d to %s: got %s because of %q, want %s", row[0], i, kind,
+						got, r.Reason, want)
 				}
 			}
+
 			for _, step := range c.reading {
 				check(step, row[1], sendSteps(t, "      - { "+step+" }\n", answer))
 			}
+
 			for _, step := range c.writing {
 				check(step, row[2], sendSteps(t, "      - { "+step+" }\n", answer))
 			}
+
 			var change []func(*steps.Config)
 			if c.change != nil {
 				change = append(change, c.change)
 			}
+
 			if c.single {
 				check("a single request", row[3], sendSingle(t, answer, change...))
 			} else if row[3] != "–" {
@@ -436,8 +515,8 @@ func loseConnection(req *http.Request) (*http.Response, error) {
 	return nil, fmt.Errorf("read: %w", io.ErrUnexpectedEOF)
 }
 
-// A page of HTML has no verdict: no rule that reads only its status makes the message dead or delivered. A rule that
-// reads the page does.
+// A page of HTML has no verdict: no rule that reads only its status makes the message dead or
+// delivered. A rule that reads the page does.
 func TestSender_RulesAndPages(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ step, want string }{

@@ -12,17 +12,20 @@ import (
 	"github.com/expr-lang/expr/vm/runtime"
 )
 
-// The expressions for one request of an attempt share a budget of work. A unit is a byte or an item that an expression reads or makes;
-// it takes a few nanoseconds. Upstreams choose the sizes of a message's lists and texts, so an expression that is
-// harmless for ten tags can be quadratic, or fill the memory, for 100,000.
+// The expressions for one request of an attempt share a budget of work. A unit is a byte or an item
+// that an expression reads or makes; it takes a few nanoseconds. Upstreams choose the sizes of a
+// message's lists and texts, so an expression that is harmless for ten tags can be quadratic, or
+// fill the memory, for 100,000.
 const (
-	// mostWork and workPerByte are the units for a request: about half a second of a core. A recipe reads each value of
-	// a message a few times, which takes a thousandth of that.
+	// mostWork and workPerByte are the units for a request: about half a second of a core. A recipe
+	// reads each value of a message a few times, which takes a thousandth of that.
 	mostWork, workPerByte = 64 << 20, 16
-	// mostValue and valuePerByte limit the size of one text, or of one list with all its items. A request for a CMS is
-	// about as large as its message; base64 and escapes at most multiply it by six.
+	// mostValue and valuePerByte limit the size of one text, or of one list with all its items. A
+	// request for a CMS is about as large as its message; base64 and escapes at most multiply it by
+	// six.
 	mostValue, valuePerByte = 16 << 20, 6
-	// stepWork is the work of one step of a loop such as map or any. The interpreter takes some 200 ns for it.
+	// stepWork is the work of one step of a loop such as map or any. The interpreter takes some 200
+	// ns for it.
 	stepWork = 32
 	// clockWork is the work between two looks at the clock: less than a millisecond.
 	clockWork = 64 << 10
@@ -31,9 +34,10 @@ const (
 // errOutOfTime is the error of an expression whose attempt ended.
 var errOutOfTime = errors.New("the attempt ended while it was evaluated")
 
-// work is the budget of the expressions of an attempt. The interpreter looks at no clock, so all loops and all
-// functions that read texts or lists spend work, and the budget looks at the clock. So an expression ends with its
-// attempt, in the goroutine of the attempt. A work is not safe for concurrent use.
+// work is the budget of the expressions of an attempt. The interpreter looks at no clock, so all
+// loops and all functions that read texts or lists spend work, and the budget looks at the clock.
+// So an expression ends with its attempt, in the goroutine of the attempt. A work is not safe for
+// concurrent use.
 type work struct {
 	ctx       context.Context // ends with the attempt
 	size      int64           // size of the message
@@ -57,22 +61,25 @@ func (w *work) renew() {
 	}
 }
 
-// spend takes units from the budget. If none are left, or if the attempt has ended, spend panics; the interpreter turns
-// the panic into its error.
+// spend takes units from the budget. If none are left, or if the attempt has ended, spend panics;
+// the interpreter turns the panic into its error.
 func (w *work) spend(units int64) {
 	w.left -= units
 	w.toClock -= units
 	switch {
 	case w.failed != nil:
 	case w.left < 0:
-		w.failed = errors.New("it needs too much work; the message or the answer has too many or too large values " +
-			"for it")
+		w.failed = errors.New(
+			"it needs too much work; the message or the answer has too many or too large values " +
+				"for it")
+
 	case w.toClock < 0:
 		w.toClock = clockWork
 		if w.ctx.Err() != nil {
 			w.failed = errOutOfTime
 		}
 	}
+
 	if w.failed != nil {
 		panic(w.failed)
 	}
@@ -94,12 +101,13 @@ func (w *work) measureResult(value any) (err error) {
 		}
 		err = w.failed
 	}()
+
 	w.measure(value)
 	return nil
 }
 
-// measure spends the size of a value: its texts, and all items of its lists and objects. A list can contain one list
-// many times, so the size can be far larger than the memory of the value.
+// measure spends the size of a value: its texts, and all items of its lists and objects. A list can
+// contain one list many times, so the size can be far larger than the memory of the value.
 func (w *work) measure(value any) {
 	before := w.left
 	w.addSize(value, before-w.mostValue)
@@ -116,15 +124,19 @@ func (w *work) addSize(value any, least int64) {
 			size += int64(len(text)) + 1
 		}
 	}
+
 	if w.left-size < least {
 		w.spendValue(w.mostValue + 1)
 	}
+
 	w.spend(size)
+
 	switch v := value.(type) {
 	case []any:
 		for _, item := range v {
 			w.addSize(item, least)
 		}
+
 	case map[string]any:
 		for name, item := range v {
 			w.addSize(name, least)
@@ -133,7 +145,8 @@ func (w *work) addSize(value any, least int64) {
 	}
 }
 
-// The names of the functions that meter adds to expressions. No expression can be written with these names.
+// The names of the functions that meter adds to expressions. No expression can be written with
+// these names.
 const (
 	tickName    = "\x00step"
 	measureName = "\x00measure"
@@ -141,8 +154,9 @@ const (
 	equalName   = "\x00equal"
 	exactName   = "\x00exact"
 	productName = "\x00product"
-	ownPrefix   = "\x00own " // followed by the name of the function of package expr that it replaces
-	workName    = "\x00work" // the *work of an environment
+	// followed by the name of the function of package expr that it replaces
+	ownPrefix = "\x00own "
+	workName  = "\x00work" // the *work of an environment
 )
 
 // addWork adds a budget, and the functions that spend it, to the environment env.
@@ -154,17 +168,23 @@ func addWork(env map[string]any, w *work) {
 	env[equalName] = func(args ...any) any { return areEqual(args[0], args[1]) }
 	env[productName] = func(args ...any) any { return multiply(args[0], args[1]) }
 	env[exactName] = func(args ...any) any { return requireExact(args[0]) }
-	for name, replacement := range map[string]func(...any) any{"uniq": w.removeRepeats, "join": w.joinTexts,
-		"replace": w.replaceText, "repeat": w.repeatText, "split": w.splitText, "splitAfter": w.splitText} {
-		env[ownPrefix+name] = func(args ...any) any { return replacement(append([]any{name}, args...)...) }
+	for name, replacement := range map[string]func(...any) any{"uniq": w.removeRepeats,
+		"join":    w.joinTexts,
+		"replace": w.replaceText, "repeat": w.repeatText, "split": w.splitText,
+		"splitAfter": w.splitText} {
+		env[ownPrefix+name] = func(args ...any) any {
+			return replacement(append([]any{name}, args...)...)
+		}
 	}
 }
 
 // meter is a visitor that makes an expression spend the work of its environment.
 type meter struct{ own []string }
 
-// cheap has the functions of package expr whose work does not depend on the size of their arguments.
-var cheap = []string{"first", "last", "get", "type", "int", "float", "abs", "ceil", "floor", "round", "duration", "date",
+// cheap has the functions of package expr whose work does not depend on the size of their
+// arguments.
+var cheap = []string{"first", "last", "get", "type", "int", "float", "abs", "ceil", "floor",
+	"round", "duration", "date",
 	"timezone", "bitand", "bitor", "bitxor", "bitnand", "bitnot", "bitshl", "bitshr", "bitushr"}
 
 // Visit implements ast.Visitor. It visits the inner nodes of a node first.
@@ -183,6 +203,7 @@ func (m *meter) Visit(node *ast.Node) {
 			ast.Patch(node, newCall(ownPrefix+n.Name, n.Arguments...))
 			return
 		}
+
 		for i, argument := range n.Arguments {
 			if !slices.Contains(cheap, n.Name) {
 				n.Arguments[i] = newMeasure(argument)
@@ -199,6 +220,7 @@ func (m *meter) visitBinary(node *ast.Node, n *ast.BinaryNode) {
 			return
 		}
 		ast.Patch(node, newCall(matchName, n.Left, n.Right))
+
 	case "==", "!=":
 		equal := newCall(equalName, newMeasure(n.Left), newMeasure(n.Right))
 		if n.Operator == "!=" {
@@ -206,11 +228,14 @@ func (m *meter) visitBinary(node *ast.Node, n *ast.BinaryNode) {
 			return
 		}
 		ast.Patch(node, equal)
+
 	case "*":
 		ast.Patch(node, newCall(productName, newMeasure(n.Left), newMeasure(n.Right)))
 	case "+", "-", "/", "%", "**", "^":
-		n.Left, n.Right = newCall(exactName, newMeasure(n.Left)), newCall(exactName, newMeasure(n.Right))
+		n.Left, n.Right = newCall(exactName, newMeasure(n.Left)),
+			newCall(exactName, newMeasure(n.Right))
 		ast.Patch(node, newCall(exactName, n))
+
 	case "in", "contains", "startsWith", "endsWith":
 		n.Left, n.Right = newMeasure(n.Left), newMeasure(n.Right)
 	}
@@ -220,40 +245,51 @@ func newCall(name string, arguments ...ast.Node) *ast.CallNode {
 	return &ast.CallNode{Callee: &ast.IdentifierNode{Value: name}, Arguments: arguments}
 }
 
-// newMeasure returns a node that measures the value of n. Constants and predicates stay as they are.
+// newMeasure returns a node that measures the value of n. Constants and predicates stay as they
+// are.
 func newMeasure(n ast.Node) ast.Node {
 	switch n := n.(type) {
-	case *ast.NilNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.StringNode, *ast.ConstantNode,
+	case *ast.NilNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.StringNode,
+		*ast.ConstantNode,
 		*ast.PredicateNode:
 		return n
+
 	case *ast.ArrayNode:
-		if !slices.ContainsFunc(n.Nodes, func(item ast.Node) bool { return newMeasure(item) != item }) {
-			return n // a list of constants, which package expr turns into a set for the operator "in"
+		if !slices.ContainsFunc(n.Nodes,
+			func(item ast.Node) bool { return newMeasure(item) != item }) {
+			// a list of constants, which package expr turns into a set for the operator "in"
+			return n
 		}
 	}
+
 	return newCall(measureName, n)
 }
 
-// matchText is the operator "matches" with a pattern that the expression computes. The first argument is the text.
+// matchText is the operator "matches" with a pattern that the expression computes. The first
+// argument is the text.
 func (w *work) matchText(args ...any) any {
 	text, isText := args[0].(string)
 	pattern, isPattern := args[1].(string)
 	if !isText || !isPattern {
 		return false
 	}
+
 	w.spend(int64(len(text)+1) * int64(len(pattern)+1))
 	r, err := regexp.Compile(pattern)
 	if err != nil {
 		panic(err)
 	}
+
 	return r.MatchString(text)
 }
 
-// textArgument returns an argument of the function that args[0] names. It panics if the argument is no text.
+// textArgument returns an argument of the function that args[0] names. It panics if the argument is
+// no text.
 func textArgument(args []any, i int) string {
 	text, ok := args[i].(string)
 	if !ok {
-		panic(fmt.Errorf("argument %d of %s is %s and must be a text", i, args[0], describeKind(args[i])))
+		panic(fmt.Errorf("argument %d of %s is %s and must be a text", i, args[0],
+			describeKind(args[i])))
 	}
 	return text
 }
@@ -264,6 +300,7 @@ func (w *work) joinTexts(args ...any) any {
 	if len(args) > 2 {
 		separator = textArgument(args, 2)
 	}
+
 	w.measure(args[1])
 	var texts []string
 	switch list := args[1].(type) {
@@ -274,14 +311,18 @@ func (w *work) joinTexts(args ...any) any {
 		for i, item := range list {
 			text, ok := item.(string)
 			if !ok {
-				panic(fmt.Errorf("an item of the list of join is %s and must be a text", describeKind(item)))
+				panic(fmt.Errorf("an item of the list of join is %s and must be a text",
+					describeKind(item)))
 			}
 			texts[i] = text
 		}
+
 	default:
 		panic(fmt.Errorf("the argument of join is %s and must be a list", describeKind(args[1])))
 	}
+
 	w.spendValue(int64(len(texts)) * int64(len(separator)))
+
 	return strings.Join(texts, separator)
 }
 
@@ -292,12 +333,15 @@ func (w *work) replaceText(args ...any) any {
 	if len(args) > 4 {
 		most = runtime.ToInt(args[4])
 	}
+
 	w.measure(text)
 	count := strings.Count(text, old)
 	if most >= 0 {
 		count = min(count, most)
 	}
+
 	w.spendValue(int64(len(text)) + int64(count)*int64(len(replacement)))
+
 	return strings.Replace(text, old, replacement, most)
 }
 
@@ -307,41 +351,49 @@ func (w *work) repeatText(args ...any) any {
 	if count < 0 {
 		panic(fmt.Errorf("the count of repeat is %d and must not be negative", count))
 	}
+
 	if count > w.mostValue {
 		count = w.mostValue + 1
 	}
+
 	w.spendValue(count * int64(len(text)+1))
+
 	return strings.Repeat(text, int(count))
 }
 
 // itemWork is the work for an item of a new list of texts: its memory in bytes.
 const itemWork = 16
 
-// splitText is the functions split and splitAfter of package expr, with a bound on the number of items.
+// splitText is the functions split and splitAfter of package expr, with a bound on the number of
+// items.
 func (w *work) splitText(args ...any) any {
 	text, separator, most := textArgument(args, 1), textArgument(args, 2), -1
 	if len(args) > 3 {
 		most = runtime.ToInt(args[3])
 	}
+
 	w.measure(text)
 	count := strings.Count(text, separator) + 1
 	if most >= 0 {
 		count = min(count, most)
 	}
+
 	w.spendValue(itemWork * int64(count))
 	if args[0] == "splitAfter" {
 		return strings.SplitAfterN(text, separator, most)
 	}
+
 	return strings.SplitN(text, separator, most)
 }
 
-// removeRepeats is the function uniq of package expr, which compares each item with all others. removeRepeats does so
-// for lists and objects only.
+// removeRepeats is the function uniq of package expr, which compares each item with all others.
+// removeRepeats does so for lists and objects only.
 func (w *work) removeRepeats(args ...any) any {
 	unique, known, others := []any{}, map[any]bool{}, []any{}
 	add := func(item any) {
 		w.spend(stepWork)
 		given := item
+
 		switch v := item.(type) {
 		case string:
 			w.measure(v)
@@ -356,30 +408,38 @@ func (w *work) removeRepeats(args ...any) any {
 					return
 				}
 			}
+
 			others, unique = append(others, item), append(unique, item)
 			return
 		}
+
 		if known[item] {
 			return
 		}
+
 		known[item] = true
 		unique = append(unique, given)
 	}
+
 	switch list := args[1].(type) {
 	case []string:
 		for _, item := range list {
 			add(item)
 		}
+
 	case []any:
 		for _, item := range list {
 			add(item)
 		}
+
 	case []int:
 		for _, item := range list {
 			add(item)
 		}
+
 	default:
 		panic(fmt.Errorf("the argument of uniq is %s and must be a list", describeKind(args[1])))
 	}
+
 	return unique
 }

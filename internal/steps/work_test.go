@@ -21,24 +21,31 @@ func newTags(n int) string {
 	for i := range n {
 		fmt.Fprintf(&b, "<t>%x</t>", i)
 	}
+
 	b.WriteString("</article>")
 	return b.String()
 }
 
-// sendValue makes an attempt for a message with a recipe that sends the value of an expression. It returns the result,
-// and the number of bytes that the CMS got.
-func sendValue(t *testing.T, expression, body string, change ...func(*steps.Config)) (weir.Result, int64) {
+// sendValue makes an attempt for a message with a recipe that sends the value of an expression. It
+// returns the result, and the number of bytes that the CMS got.
+func sendValue(t *testing.T, expression, body string,
+	change ...func(*steps.Config)) (weir.Result, int64) {
 	t.Helper()
 	var received int64
-	change = append(change, func(c *steps.Config) { c.Timeout = time.Hour }) // also on a machine that is very busy
+
+	// also on a machine that is very busy
+	change = append(change, func(c *steps.Config) { c.Timeout = time.Hour })
 	s := newSender(t, articleWithSteps("      - name: write\n        post: /items\n        json: {value: \"{{ "+expression+
-		" }}\"}\n"), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { received = r.ContentLength }),
+		" }}\"}\n"), http.HandlerFunc(
+		func(_ http.ResponseWriter, r *http.Request) { received = r.ContentLength }),
 		change...)
+
 	return s.Send(t.Context(), newDelivery(body)), received
 }
 
-// A message has 10,000 different values. Each expression would be quadratic, would not end, or would fill the memory.
-// The test is not parallel, because it would delay others that look at the clock.
+// A message has 10,000 different values. Each expression would be quadratic, would not end, or
+// would fill the memory. The test is not parallel, because it would delay others that look at the
+// clock.
 func TestSend_BoundsTheWorkOfAnExpression(t *testing.T) {
 	body := newTags(10_000)
 	for name, expression := range map[string]string{
@@ -72,21 +79,23 @@ func TestSend_BoundsTheWorkOfAnExpression(t *testing.T) {
 	}
 }
 
-// Expressions whose work is proportional to the message are evaluated, also for a message with very many values. The
-// test is not parallel, because it would delay others that look at the clock.
+// Expressions whose work is proportional to the message are evaluated, also for a message with very
+// many values. The test is not parallel, because it would delay others that look at the clock.
 func TestSend_EvaluatesLargeMessages(t *testing.T) {
 	body := newTags(20_000)
 	for name, expression := range map[string]string{
 		"Texts": "texts('./t')", "Unique": "uniq(texts('./t'))", "Sorted": "sort(texts('./t'))",
 		"Mapped":   "map(texts('./t'), ({'name': upper(#)}))",
 		"Filtered": "filter(texts('./t'), # startsWith '1' and not (# contains '2'))",
-		"Joined":   "join(map(texts('./t'), slug(#)), ', ')", "Split": "split(join(texts('./t'), '-'), '-')",
-		"Nested": "uniq(map(filter(texts('./t'), len(#) > 1), #[0:1])) | map(({'letter': #}))",
+		"Joined":   "join(map(texts('./t'), slug(#)), ', ')",
+		"Split":    "split(join(texts('./t'), '-'), '-')",
+		"Nested":   "uniq(map(filter(texts('./t'), len(#) > 1), #[0:1])) | map(({'letter': #}))",
 	} {
 		t.Run(name, func(t *testing.T) {
-			if result, received := sendValue(t, expression, body); result.Outcome != weir.OutcomeDelivered || received == 0 {
-				t.Errorf("got %q %.300q and %d bytes at the CMS, want the message delivered", result.Outcome,
-					result.Reason, received)
+			if result, received := sendValue(t, expression, body); result.Outcome !=
+				weir.OutcomeDelivered || received == 0 {
+				t.Errorf("got %q %.300q and %d bytes at the CMS, want the message delivered",
+					result.Outcome, result.Reason, received)
 			}
 		})
 	}
@@ -105,7 +114,8 @@ func (m endingMessages) Extract(ctx context.Context, x *contract.Extractor, cont
 	return values, err
 }
 
-// The attempt is cut off while an expression is evaluated. The expression ends with it, long before its work is done.
+// The attempt is cut off while an expression is evaluated. The expression ends with it, long before
+// its work is done.
 func TestSend_EndsAnExpressionWithItsAttempt(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -152,16 +162,19 @@ func TestSend_OwnFunctions(t *testing.T) {
 			t.Parallel()
 			var got string
 			s := newSender(t, articleWithSteps("      - name: write\n        post: /items\n        json: {value: \"{{ "+
-				expression+" }}\"}\n"), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-				content, err := io.ReadAll(r.Body)
-				if err != nil {
-					t.Error(err)
-				}
-				got = string(content)
-			}))
+				expression+" }}\"}\n"),
+				http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+					content, err := io.ReadAll(r.Body)
+					if err != nil {
+						t.Error(err)
+					}
+					got = string(content)
+				}))
+
 			result := s.Send(t.Context(), newDelivery(`<article id="1"/>`))
 			if got != `{"value":`+want+`}` {
-				t.Errorf("got %q %q and the body %s, want the value %s", result.Outcome, result.Reason, got, want)
+				t.Errorf("got %q %q and the body %s, want the value %s", result.Outcome,
+					result.Reason, got, want)
 			}
 		})
 	}

@@ -17,26 +17,30 @@ const (
 	Precondition             // the row or file has another ETag than the call requires
 	TooLarge                 // the request or value is over storage's limit
 	Throttled                // storage asks to slow down; nothing was done
-	Unavailable              // a read without a usable answer, or a write that was certainly not done
-	Ambiguous                // a write that was sent, with an unknown result
-	Denied                   // storage refuses the caller: 401 or 403; see package denial for the read of an object
-	Unreadable               // the blob or file exists, but storage cannot return its content, or the content is damaged
+	// a read without a usable answer, or a write that was certainly not done
+	Unavailable
+	Ambiguous // a write that was sent, with an unknown result
+	// storage refuses the caller: 401 or 403; see package denial for the read of an object
+	Denied
+	// the blob or file exists, but storage cannot return its content, or the content is damaged
+	Unreadable
 )
 
-var kindNames = [...]string{"other", "not found", "conflict", "precondition failed", "too large", "throttled",
-	"unavailable", "ambiguous", "denied", "unreadable"}
+var kindNames = [...]string{"other", "not found", "conflict", "precondition failed", "too large",
+	"throttled", "unavailable", "ambiguous", "denied", "unreadable"}
 
 func (k Kind) String() string { return kindNames[k] }
 
-// ErrGone is in an error's chain if the table, queue or container of the call does not exist. The failed call had no
-// effect.
+// ErrGone is in an error's chain if the table, queue or container of the call does not exist. The
+// failed call had no effect.
 var ErrGone = errors.New("the table, queue or container does not exist")
 
 // Error is the error type of all ports.
 type Error struct {
-	Op         string // the failed call, for example "table transact" or "lease acquire"
-	Kind       Kind
-	Index      int           // index of Transact's failed operation; -1 = unknown, or another method failed
+	Op   string // the failed call, for example "table transact" or "lease acquire"
+	Kind Kind
+	// index of Transact's failed operation; -1 = unknown, or another method failed
+	Index      int
 	Code       string        // storage's answer, for example "409 BlobArchived"; empty = no answer
 	RetryAfter time.Duration // the pause that storage asked for; 0 = none
 	Err        error         // the cause, for logs
@@ -60,15 +64,16 @@ func KindOf(err error) Kind {
 	return Other
 }
 
-// Is reports whether the first *Error in err's chain is of kind k. If the chain has no *Error, Is returns false.
+// Is reports whether the first *Error in err's chain is of kind k. If the chain has no *Error, Is
+// returns false.
 func Is(err error, k Kind) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Kind == k
 }
 
-// IsObjectFault reports whether the read of a blob or file failed because of this object: the object is gone, or storage
-// cannot return its content. The same read fails again, while reads of other objects can succeed. For any other error,
-// storage as a whole may be the cause.
+// IsObjectFault reports whether the read of a blob or file failed because of this object: the
+// object is gone, or storage cannot return its content. The same read fails again, while reads of
+// other objects can succeed. For any other error, storage as a whole may be the cause.
 func IsObjectFault(err error) bool {
 	switch KindOf(err) {
 	case NotFound, Conflict, Precondition, TooLarge, Unreadable:
@@ -77,8 +82,8 @@ func IsObjectFault(err error) bool {
 	return false
 }
 
-// Describe returns an error of storage as a short text for users: storage's answer, or the kind of the error. The text
-// has no address, because the cause of an error can name the account.
+// Describe returns an error of storage as a short text for users: storage's answer, or the kind of
+// the error. The text has no address, because the cause of an error can name the account.
 func Describe(err error) string {
 	var e *Error
 	switch {
@@ -87,10 +92,12 @@ func Describe(err error) string {
 	case e.Code != "":
 		return e.Code
 	}
+
 	return e.Kind.String()
 }
 
-// FailedAt returns the index of the operation at which a transaction failed, or -1 if the index is unknown.
+// FailedAt returns the index of the operation at which a transaction failed, or -1 if the index is
+// unknown.
 func FailedAt(err error) int {
 	var e *Error
 	if errors.As(err, &e) {

@@ -35,10 +35,12 @@ func (f *fake) ReadControl(ctx context.Context, number int) (lane.Control, error
 		<-ctx.Done()
 		return lane.Control{}, ctx.Err()
 	}
+
 	time.Sleep(f.each)
 	if number == f.broken {
 		return lane.Control{}, errors.New("away")
 	}
+
 	return f.controls[number], nil
 }
 
@@ -79,15 +81,19 @@ func TestSweeper_Sweep(t *testing.T) {
 	if err := s.Sweep(t.Context()); err == nil {
 		t.Error("got no error, want one: lane 3 could not be read")
 	}
+
 	if slices.Sort(f.woken); !slices.Equal(f.woken, []int{1, 2, 5, 6}) {
 		t.Errorf("got the woken lanes %v, want [1 2 5 6]", f.woken)
 	}
+
 	f.broken = -1
+
 	for range 3 {
 		if err := s.Sweep(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if f.loaded != 4 || f.passes != 4 {
 		t.Errorf("schedules were read %d times, and %d passes of upkeep begun, want 4 of each in 4 sweeps",
 			f.loaded, f.passes)
@@ -106,13 +112,16 @@ func TestSweeper_ManyLanesInSeconds(t *testing.T) {
 		for i := range f.controls {
 			f.controls[i] = lane.Control{Head: lane.Head{Next: 6}, Tail: lane.Tail{Cursor: 5}}
 		}
+
 		s := f.newSweeper(lanes, time.Now)
 		began := time.Now()
+
 		for range 3 {
 			if err := s.Sweep(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		if took := time.Since(began) / 3; took > 2*time.Second || len(f.woken) != 3*lanes {
 			t.Errorf("a sweep over %d lanes took %s, want at most 2s; %d of them were woken, want %d",
 				lanes, took, len(f.woken), 3*lanes)
@@ -120,7 +129,8 @@ func TestSweeper_ManyLanesInSeconds(t *testing.T) {
 	})
 }
 
-// Even if storage hangs, a sweep ends within a minute. A second sweep that begins at the same time takes no longer.
+// Even if storage hangs, a sweep ends within a minute. A second sweep that begins at the same time
+// takes no longer.
 func TestSweeper_StorageHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -135,6 +145,7 @@ func TestSweeper_StorageHangs(t *testing.T) {
 				}
 			})
 		}
+
 		both.Wait()
 		if took := time.Since(began); took > time.Minute {
 			t.Errorf("two sweeps at the same time took %s, want 1m at most", took)
@@ -155,14 +166,18 @@ func TestSweeper_TakesFiles(t *testing.T) {
 	t.Parallel()
 	work := lane.Control{Head: lane.Head{Next: 6}, Tail: lane.Tail{Cursor: 5}}
 	f := &fake{controls: []lane.Control{work, work}, broken: 1}
-	s, files := f.newSweeper(2, func() time.Time { return noon }), &inbox{err: errors.New("files away")}
+	s, files := f.newSweeper(2, func() time.Time { return noon }),
+		&inbox{err: errors.New("files away")}
 	s.Inbox = files
 	err := s.Sweep(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "inbox: files away") || !strings.Contains(err.Error(), "lane 1") {
+	if err == nil || !strings.Contains(err.Error(), "inbox: files away") ||
+		!strings.Contains(err.Error(), "lane 1") {
 		t.Errorf("got %v, want the errors of the files and of lane 1", err)
 	}
+
 	if files.calls != 1 || !slices.Equal(f.woken, []int{0}) {
-		t.Errorf("got %d looks at the inbox and the woken lanes %v; want 1 and [0]", files.calls, f.woken)
+		t.Errorf("got %d looks at the inbox and the woken lanes %v; want 1 and [0]",
+			files.calls, f.woken)
 	}
 }
 
@@ -180,12 +195,13 @@ func (hangingInbox) Collect(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Both sweeps of this test take files until their time limit is over. Long before that, each sweep wakes the lane and
-// begins a pass of upkeep.
+// Both sweeps of this test take files until their time limit is over. Long before that, each sweep
+// wakes the lane and begins a pass of upkeep.
 func TestSweeper_FilesDelayNoLane(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := &fake{controls: []lane.Control{{Head: lane.Head{Next: 6}, Tail: lane.Tail{Cursor: 5}}}, broken: -1}
+		f := &fake{controls: []lane.Control{{Head: lane.Head{Next: 6}, Tail: lane.Tail{Cursor: 5}}},
+			broken: -1}
 		s := f.newSweeper(1, time.Now)
 		s.Inbox = hangingInbox{}
 		var sweeps sync.WaitGroup
@@ -193,22 +209,26 @@ func TestSweeper_FilesDelayNoLane(t *testing.T) {
 			sweeps.Go(func() { _ = s.Sweep(t.Context()) })
 			time.Sleep(time.Second)
 			synctest.Wait()
+
 			if woken, passes := f.countWork(); woken != n+1 || passes != n+1 {
-				t.Errorf("sweep %d: lanes were woken %d times, and %d passes begun; want %d", n+1, woken, passes, n+1)
+				t.Errorf("sweep %d: lanes were woken %d times, and %d passes begun; want %d", n+1,
+					woken, passes, n+1)
 			}
 		}
+
 		sweeps.Wait()
 	})
 }
 
-// A sweep passes on the control rows of each lane that it has read. With those of lane 0, it resumes
-// jobs.
+// A sweep passes on the control rows of each lane that it has read. With those of lane 0, it
+// resumes jobs.
 func TestSweeper_ResumesJobsWithLane0(t *testing.T) {
 	t.Parallel()
 	f := &fake{controls: make([]lane.Control, 3), broken: 1}
 	for number := range f.controls {
 		f.controls[number].Head.Next = int64(number + 1)
 	}
+
 	s := f.newSweeper(3, func() time.Time { return noon })
 	var mu sync.Mutex
 	seen := map[int]int64{}
@@ -217,13 +237,18 @@ func TestSweeper_ResumesJobsWithLane0(t *testing.T) {
 		defer mu.Unlock()
 		seen[number] = c.Head.Next
 	}
+
 	var resumed []int64
-	s.Resume = func(_ context.Context, first lane.Control) { resumed = append(resumed, first.Head.Next) }
+	s.Resume = func(_ context.Context, first lane.Control) {
+		resumed = append(resumed,
+			first.Head.Next)
+	}
 
 	_ = s.Sweep(t.Context())
 	if want := map[int]int64{0: 1, 2: 3}; !maps.Equal(seen, want) {
 		t.Errorf("got the control rows %v by lane, want %v", seen, want)
 	}
+
 	if !slices.Equal(resumed, []int64{1}) {
 		t.Errorf("got jobs resumed with the control rows %v, want those of lane 0, once", resumed)
 	}

@@ -14,8 +14,8 @@ import (
 	tracesdk "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// The supported protocols of OTLP, the OpenTelemetry protocol. The exporters read endpoints, headers, certificates,
-// compression and timeouts from the environment.
+// The supported protocols of OTLP, the OpenTelemetry protocol. The exporters read endpoints,
+// headers, certificates, compression and timeouts from the environment.
 const (
 	httpProtobuf = "http/protobuf"
 	grpcProtocol = "grpc"

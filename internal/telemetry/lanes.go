@@ -12,27 +12,30 @@ import (
 
 // LaneView is the observed state of a lane.
 type LaneView struct {
-	Waiting int64           // number of messages that are not final
-	Oldest  time.Time       // when the oldest waiting message could first be sent; zero = none waits, or not known
-	Paused  map[string]bool // whether the lane is paused, by cause: operator, calendar, cms
-	// Missing has the number of messages that wait for a contract that the settings lack, by the contract's name.
+	Waiting int64 // number of messages that are not final
+	// when the oldest waiting message could first be sent; zero = none waits, or not known
+	Oldest time.Time
+	Paused map[string]bool // whether the lane is paused, by cause: operator, calendar, cms
+	// Missing has the number of messages that wait for a contract that the settings lack, by the
+	// contract's name.
 	Missing map[string]int64
-	// Braked has the number of messages that wait because the CMS rejects others of their contract in the
-	// same way, by the contract's name.
+	// Braked has the number of messages that wait because the CMS rejects others of their contract
+	// in the same way, by the contract's name.
 	Braked map[string]int64
 	// RefusedKeys is the number of keys that the CMS refuses, at least.
 	RefusedKeys int64
 }
 
-// stale is the age above which the view of a lane is not shown. Without this limit, an instance that can no longer read
-// a lane would show the lane's last view for ever.
+// stale is the age above which the view of a lane is not shown. Without this limit, an instance
+// that can no longer read a lane would show the lane's last view for ever.
 const stale = 150 * time.Second
 
 // pausers are the keys of LaneView.Paused.
 var pausers = []string{"operator", "calendar", "cms"}
 
-// lanes is a Prometheus collector. It shows this instance's last view of each lane, and the lanes whose lease this
-// process has. Every instance shows every lane, so a dashboard must take the largest value of a lane.
+// lanes is a Prometheus collector. It shows this instance's last view of each lane, and the lanes
+// whose lease this process has. Every instance shows every lane, so a dashboard must take the
+// largest value of a lane.
 type lanes struct {
 	now func() time.Time
 
@@ -69,22 +72,25 @@ func laneDesc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	waitingDesc = laneDesc("waiting", "Messages of the lane that are not final, as this instance last read them.")
-	oldestDesc  = laneDesc("oldest_age_seconds",
+	waitingDesc = laneDesc("waiting",
+		"Messages of the lane that are not final, as this instance last read them.")
+	oldestDesc = laneDesc("oldest_age_seconds",
 		"For how long the lane's oldest message could have been delivered; 0 when none waits.")
 	pausedDesc  = laneDesc("paused", "1 while the lane is paused, by the cause of the pause.", "by")
 	missingDesc = laneDesc("missing_contract_messages",
 		"Messages of the lane that wait because the settings lack their contract.", "contract")
 	brakedDesc = laneDesc("braked_messages",
-		"Messages of the lane that wait because the CMS rejects many of their contract alike.", "contract")
-	refusedDesc = laneDesc("refused_keys", "Keys whose messages the CMS refuses, while it may take others.")
-	heldDesc    = laneDesc("held_by_this_instance", "1 while this instance drains the lane.")
+		"Messages of the lane that wait because the CMS rejects many of their contract alike.",
+		"contract")
+	refusedDesc = laneDesc("refused_keys",
+		"Keys whose messages the CMS refuses, while it may take others.")
+	heldDesc = laneDesc("held_by_this_instance", "1 while this instance drains the lane.")
 )
 
 // Describe implements prometheus.Collector.
 func (l *lanes) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{waitingDesc, oldestDesc, pausedDesc, missingDesc, brakedDesc,
-		refusedDesc, heldDesc} {
+	for _, d := range []*prometheus.Desc{waitingDesc, oldestDesc, pausedDesc, missingDesc,
+		brakedDesc, refusedDesc, heldDesc} {
 		out <- d
 	}
 }
@@ -101,6 +107,7 @@ func (l *lanes) Collect(out chan<- prometheus.Metric) {
 		if now.Sub(seen.at) > stale {
 			continue
 		}
+
 		name := strconv.Itoa(number)
 		gauge(waitingDesc, float64(seen.Waiting), name)
 		gauge(refusedDesc, float64(seen.RefusedKeys), name)
@@ -108,13 +115,16 @@ func (l *lanes) Collect(out chan<- prometheus.Metric) {
 		for _, by := range pausers {
 			gauge(pausedDesc, boolValue(seen.Paused[by]), name, by)
 		}
+
 		for contract, messages := range seen.Missing {
 			gauge(missingDesc, float64(messages), name, contract)
 		}
+
 		for contract, messages := range seen.Braked {
 			gauge(brakedDesc, float64(messages), name, contract)
 		}
 	}
+
 	for number, isOwned := range l.isOwned {
 		gauge(heldDesc, boolValue(isOwned), strconv.Itoa(number))
 	}

@@ -9,8 +9,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// TraceIDKey is the log key with the id of a message's trace. If a record has this key and was logged without an active
-// span, it is exported as part of that trace.
+// TraceIDKey is the log key with the id of a message's trace. If a record has this key and was
+// logged without an active span, it is exported as part of that trace.
 const TraceIDKey = "trace_id"
 
 // exported sends log records to the collector. It is enabled at the same levels as the field local.
@@ -46,9 +46,12 @@ func (h exported) Handle(ctx context.Context, r slog.Record) error {
 			if a.Key != TraceIDKey || err != nil {
 				return true
 			}
-			ctx = trace.ContextWithSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{TraceID: id}))
+
+			ctx = trace.ContextWithSpanContext(ctx,
+				trace.NewSpanContext(trace.SpanContextConfig{TraceID: id}))
 			return false
 		})
 	}
+
 	return h.Handler.Handle(ctx, r)
 }

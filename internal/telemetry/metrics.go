@@ -30,8 +30,9 @@ type Metrics struct {
 	removed  *prometheus.CounterVec
 	damaged  prometheus.Counter
 
-	sent    *prometheus.CounterVec // appended messages, by upstream
-	limited *prometheus.CounterVec // messages and batches that a limit refused, by upstream and by limit
+	sent *prometheus.CounterVec // appended messages, by upstream
+	// messages and batches that a limit refused, by upstream and by limit
+	limited *prometheus.CounterVec
 
 	contracts map[string]bool // the names of the contracts in the settings
 	lanes     *lanes
@@ -42,7 +43,8 @@ var _ drain.Observer = (*Metrics)(nil)
 // Build describes the binary.
 type Build struct{ Version, Commit, GoVersion string }
 
-// Config has the sources of Metrics. Storage and Upstreams are optional; all other fields are required.
+// Config has the sources of Metrics. Storage and Upstreams are optional; all other fields are
+// required.
 type Config struct {
 	Contracts []string // the names of the contracts in the settings
 	Upstreams []string // the names of the upstreams in the settings; nil = no metrics of upstreams
@@ -52,11 +54,12 @@ type Config struct {
 }
 
 var (
-	// durationBuckets are for the time of one attempt, in seconds. The lowest bucket is for a CMS on the same machine,
-	// the highest for a long timeout.
+	// durationBuckets are for the time of one attempt, in seconds. The lowest bucket is for a CMS
+	// on the same machine, the highest for a long timeout.
 	durationBuckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
 	// lagBuckets reach up to a day, because messages wait while the CMS is unavailable.
-	lagBuckets = append(durationBuckets[:len(durationBuckets):len(durationBuckets)], 300, 900, 3600, 14400, 86400)
+	lagBuckets = append(durationBuckets[:len(durationBuckets):len(durationBuckets)], 300, 900, 3600,
+		14400, 86400)
 )
 
 const (
@@ -64,68 +67,84 @@ const (
 	unknownContract = "unknown" // the message was superseded, and the holder had not read it
 )
 
-// NewMetrics returns metrics in a new registry, because libraries add metrics to Prometheus's default registry. The
-// counters of messages, refusals, leases and retention start at zero for each known label value. Otherwise the first
-// event would not be visible as an increase.
+// NewMetrics returns metrics in a new registry, because libraries add metrics to Prometheus's
+// default registry. The counters of messages, refusals, leases and retention start at zero for each
+// known label value. Otherwise the first event would not be visible as an increase.
 func NewMetrics(cfg Config) *Metrics {
 	m := &Metrics{
 		Registry: prometheus.NewRegistry(), contracts: map[string]bool{}, lanes: newLanes(cfg.Now),
-		accepted: newCounter("messages_accepted_total", "Messages filed, recurring ones included, repeats not.",
-			"contract"),
+		accepted: newCounter("messages_accepted_total",
+			"Messages filed, recurring ones included, repeats not.", "contract"),
 		refused: newCounter("messages_refused_total",
-			"Refused posts, files, parts of batches and messages of a broker, by kind of error.", "reason"),
+			"Refused posts, files, parts of batches and messages of a broker, by kind of error.",
+			"reason"),
 		broken: newCounter("messages_refused_by_rule_total",
 			"Refused posts, files, parts of batches and messages of a broker, by the first rule that they break.",
 			"way", "contract", "rule"),
-		poisoned: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "weir", Name: "tickets_poisoned_total",
+		poisoned: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "weir",
+			Name: "tickets_poisoned_total",
 			Help: "Tickets that the host gave up, and moved to the poison queue."}),
-		finished: newCounter("messages_finished_total", "Messages that became final, by their last stage.", "stage",
-			"contract"),
+		finished: newCounter("messages_finished_total",
+			"Messages that became final, by their last stage.", "stage", "contract"),
 		attempts: newCounter("delivery_attempts_total",
-			"Attempts, by what they mean to the message and the class of the CMS's status.", "outcome", "status_class"),
-		leases: newCounter("lease_events_total", "Events of the leases of lanes, by kind.", "event"),
+			"Attempts, by what they mean to the message and the class of the CMS's status.",
+			"outcome", "status_class"),
+		leases: newCounter("lease_events_total",
+			"Events of the leases of lanes, by kind.", "event"),
 		removed: newCounter("retention_removals_total",
-			"Messages that retention removed; messages and bodies that storage refused to remove.", "outcome"),
-		damaged: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "weir", Name: "damaged_rows_total",
+			"Messages that retention removed; messages and bodies that storage refused to remove.",
+			"outcome"),
+		damaged: prometheus.NewCounter(prometheus.CounterOpts{Namespace: "weir",
+			Name: "damaged_rows_total",
 			Help: "Rows of lanes and outboxes that this process cannot read and passes over; each counts once."}),
-		duration: newHistogram("delivery_attempt_duration_seconds", "Time of one attempt.", durationBuckets),
-		lag: newHistogram("delivery_lag_seconds", "Time from acceptance, or the due moment, to delivery.",
-			lagBuckets),
-		sent: newCounter("upstream_messages_accepted_total", "Messages filed, by the upstream that sent them.",
-			"upstream"),
-		limited: newCounter("upstream_messages_limited_total", "Messages that a limit of their upstream refused.",
-			"upstream", "limit"),
+		duration: newHistogram("delivery_attempt_duration_seconds", "Time of one attempt.",
+			durationBuckets),
+		lag: newHistogram("delivery_lag_seconds",
+			"Time from acceptance, or the due moment, to delivery.", lagBuckets),
+		sent: newCounter("upstream_messages_accepted_total",
+			"Messages filed, by the upstream that sent them.", "upstream"),
+		limited: newCounter("upstream_messages_limited_total",
+			"Messages that a limit of their upstream refused.", "upstream", "limit"),
 	}
+
 	for _, name := range cfg.Contracts {
 		m.contracts[name] = true
 	}
+
 	m.initSeries()
 	m.initUpstreams(cfg.Upstreams)
-	m.Registry.MustRegister(m.accepted, m.refused, m.broken, m.poisoned, m.finished, m.attempts, m.duration, m.lag, m.leases, m.removed,
-		m.damaged,
+	m.Registry.MustRegister(m.accepted, m.refused, m.broken, m.poisoned, m.finished, m.attempts,
+		m.duration, m.lag, m.leases, m.removed, m.damaged,
 		m.lanes, buildInfo(cfg.Build),
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+
 	if cfg.Storage != nil {
 		m.Registry.MustRegister(storageCollector{cfg.Storage})
 	}
+
 	return m
 }
 
 func (m *Metrics) initSeries() {
 	for name := range m.contracts {
 		m.accepted.WithLabelValues(name)
-		for _, stage := range []weir.Stage{weir.Delivered, weir.Dead, weir.Cancelled, weir.Superseded,
-			weir.Discarded} {
+		for _, stage := range []weir.Stage{weir.Delivered, weir.Dead, weir.Cancelled,
+			weir.Superseded, weir.Discarded} {
 			m.finished.WithLabelValues(string(stage), name)
 		}
 	}
+
 	for kind, reason := range reasons {
 		if !slices.Contains(upstreamKinds, kind) {
 			m.refused.WithLabelValues(reason)
 		}
 	}
+
 	m.Removed(0, 0)
-	for _, event := range []drain.LeaseEvent{drain.LeaseTaken, drain.LeaseBusy, drain.LeaseReleased, drain.LeaseLost} {
+
+	for _, event := range []drain.LeaseEvent{drain.LeaseTaken, drain.LeaseBusy, drain.LeaseReleased,
+		drain.LeaseLost} {
 		m.leases.WithLabelValues(string(event))
 	}
 }
@@ -134,10 +153,12 @@ func (m *Metrics) initUpstreams(names []string) {
 	if len(names) == 0 {
 		return
 	}
+
 	m.Registry.MustRegister(m.sent, m.limited)
 	for _, kind := range upstreamKinds {
 		m.refused.WithLabelValues(reasons[kind])
 	}
+
 	for _, name := range names {
 		m.sent.WithLabelValues(name)
 		for _, limit := range []string{"rate", "dailyQuota"} {
@@ -147,18 +168,20 @@ func (m *Metrics) initUpstreams(names []string) {
 }
 
 func newCounter(name, help string, labels ...string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "weir", Name: name, Help: help}, labels)
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "weir", Name: name,
+		Help: help}, labels)
 }
 
 func newHistogram(name, help string, buckets []float64) prometheus.Histogram {
-	return prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "weir", Name: name, Help: help,
-		Buckets: buckets})
+	return prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "weir", Name: name,
+		Help: help, Buckets: buckets})
 }
 
 func buildInfo(b Build) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "weir", Name: "build_info",
-		Help:        "What runs; always 1.",
-		ConstLabels: prometheus.Labels{"version": b.Version, "commit": b.Commit, "goversion": b.GoVersion}},
+		Help: "What runs; always 1.",
+		ConstLabels: prometheus.Labels{"version": b.Version, "commit": b.Commit,
+			"goversion": b.GoVersion}},
 		func() float64 { return 1 })
 }
 
@@ -173,11 +196,13 @@ func (m *Metrics) Filed(messages []weir.Message) {
 }
 
 // Limited implements upstream.Observer.
-func (m *Metrics) Limited(upstream, limit string) { m.limited.WithLabelValues(upstream, limit).Inc() }
+func (m *Metrics) Limited(upstream, limit string) {
+	m.limited.WithLabelValues(upstream, limit).Inc()
+}
 
-// Refused counts a refusal, by the kind of err. A refusal is a post that is answered with an error. An invalid file, an
-// invalid part of a batch and an invalid message of a broker are refusals, too. If err names a rule, Refused also counts
-// the refusal by its way in, contract and rule.
+// Refused counts a refusal, by the kind of err. A refusal is a post that is answered with an error.
+// An invalid file, an invalid part of a batch and an invalid message of a broker are refusals, too.
+// If err names a rule, Refused also counts the refusal by its way in, contract and rule.
 func (m *Metrics) Refused(way string, err error) {
 	m.refused.WithLabelValues(RefusalReason(err)).Inc()
 	if rule := weir.FirstRule(err); rule != "" {
@@ -202,7 +227,8 @@ func (m *Metrics) Finished(_ int, f drain.Final) {
 	}
 }
 
-// Removed counts the messages that retention removed, and the messages and bodies that storage refused to remove.
+// Removed counts the messages that retention removed, and the messages and bodies that storage
+// refused to remove.
 func (m *Metrics) Removed(removed, refused int) {
 	m.removed.WithLabelValues("removed").Add(float64(removed))
 	m.removed.WithLabelValues("refused").Add(float64(refused))
@@ -237,7 +263,8 @@ func statusClass(status int) string {
 
 // reasons are the label values of refusals, by kind of error.
 var reasons = map[weir.Kind]string{
-	weir.Malformed: "malformed", weir.TooLarge: "too_large", weir.Unsupported: "unsupported", weir.Invalid: "invalid",
+	weir.Malformed: "malformed", weir.TooLarge: "too_large", weir.Unsupported: "unsupported",
+	weir.Invalid:  "invalid",
 	weir.Conflict: "conflict", weir.Unavailable: "unavailable", weir.Internal: "internal",
 	weir.Unauthenticated: "unauthenticated", weir.Forbidden: "forbidden", weir.Limited: "limited",
 }

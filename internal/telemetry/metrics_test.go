@@ -36,12 +36,14 @@ func scrapeText(t *testing.T, m *telemetry.Metrics) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var b bytes.Buffer
 	for _, f := range families {
 		if _, err := expfmt.MetricFamilyToText(&b, f); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	return b.String()
 }
 
@@ -81,7 +83,8 @@ func TestMetrics_Refused(t *testing.T) {
 	t.Parallel()
 	m, _ := newMetrics()
 	m.Refused("post", &weir.Error{Kind: weir.Invalid, Contract: "article",
-		Problems: []weir.Problem{{Path: "./@path", Rule: "max=200"}, {Path: "./title", Rule: "required"}}})
+		Problems: []weir.Problem{{Path: "./@path", Rule: "max=200"},
+			{Path: "./title", Rule: "required"}}})
 	m.Refused("post", errors.New("foreign"))
 	m.Refused("post", &weir.Error{Kind: weir.Stale})
 	checkLines(t, m, `weir_messages_refused_total{reason="invalid"} 1`,
@@ -91,7 +94,8 @@ func TestMetrics_Refused(t *testing.T) {
 func TestMetrics_Attempted(t *testing.T) {
 	t.Parallel()
 	m, _ := newMetrics()
-	m.Attempted(0, nil, weir.Result{Status: 503, Duration: 20 * time.Millisecond}, weir.OutcomeUnavailable)
+	m.Attempted(0, nil, weir.Result{Status: 503, Duration: 20 * time.Millisecond},
+		weir.OutcomeUnavailable)
 	m.Attempted(0, nil, weir.Result{Duration: 30 * time.Second}, weir.OutcomeRetry)
 	checkLines(t, m,
 		`weir_delivery_attempts_total{outcome="unavailable",status_class="5xx"} 1`,
@@ -104,11 +108,12 @@ func TestMetrics_Attempted(t *testing.T) {
 func TestMetrics_Finished(t *testing.T) {
 	t.Parallel()
 	m, _ := newMetrics()
-	m.Finished(0, drain.Final{Stage: weir.Delivered, Contract: "article", AcceptedAt: noon, Since: noon,
-		At: noon.Add(2 * time.Second)})
-	m.Finished(0, drain.Final{Stage: weir.Delivered, Contract: "article", AcceptedAt: noon, Since: noon.Add(time.Hour),
-		At: noon.Add(time.Hour + 3*time.Millisecond)})
-	m.Finished(0, drain.Final{Stage: weir.Dead, Contract: "article", AcceptedAt: noon, At: noon.Add(time.Hour)})
+	m.Finished(0, drain.Final{Stage: weir.Delivered, Contract: "article", AcceptedAt: noon,
+		Since: noon, At: noon.Add(2 * time.Second)})
+	m.Finished(0, drain.Final{Stage: weir.Delivered, Contract: "article", AcceptedAt: noon,
+		Since: noon.Add(time.Hour), At: noon.Add(time.Hour + 3*time.Millisecond)})
+	m.Finished(0, drain.Final{Stage: weir.Dead, Contract: "article", AcceptedAt: noon,
+		At: noon.Add(time.Hour)})
 	m.Finished(0, drain.Final{Stage: weir.Superseded, At: noon})
 	checkLines(t, m,
 		`weir_messages_finished_total{contract="article",stage="delivered"} 2`,
@@ -123,15 +128,18 @@ func TestMetrics_Lease(t *testing.T) {
 	m, _ := newMetrics()
 	m.Lease(3, drain.LeaseBusy)
 	m.Lease(3, drain.LeaseTaken)
-	checkLines(t, m, `weir_lease_events_total{event="busy"} 1`, `weir_lane_held_by_this_instance{lane="3"} 1`)
+	checkLines(t, m, `weir_lease_events_total{event="busy"} 1`,
+		`weir_lane_held_by_this_instance{lane="3"} 1`)
 	m.Lease(3, drain.LeaseLost)
-	checkLines(t, m, `weir_lease_events_total{event="lost"} 1`, `weir_lane_held_by_this_instance{lane="3"} 0`)
+	checkLines(t, m, `weir_lease_events_total{event="lost"} 1`,
+		`weir_lane_held_by_this_instance{lane="3"} 0`)
 }
 
 func TestMetrics_Saw(t *testing.T) {
 	t.Parallel()
 	m, c := newMetrics()
-	m.Saw(2, telemetry.LaneView{Waiting: 7, Oldest: noon.Add(-time.Minute), Paused: map[string]bool{"cms": true}})
+	m.Saw(2, telemetry.LaneView{Waiting: 7, Oldest: noon.Add(-time.Minute),
+		Paused: map[string]bool{"cms": true}})
 	c.now = noon.Add(30 * time.Second)
 	checkLines(t, m, `weir_lane_waiting{lane="2"} 7`, `weir_lane_oldest_age_seconds{lane="2"} 90`,
 		`weir_lane_paused{by="cms",lane="2"} 1`, `weir_lane_paused{by="operator",lane="2"} 0`)

@@ -10,8 +10,8 @@ import (
 type Counts interface {
 	// Snapshot returns the number of requests, by service and operation, such as "table transact".
 	Snapshot() map[string]int64
-	// Failures returns the number of failed requests, by service and reason, such as "table throttled". A conditional
-	// write whose condition does not hold is not a failure.
+	// Failures returns the number of failed requests, by service and reason, such as "table
+	// throttled". A conditional write whose condition does not hold is not a failure.
 	Failures() map[string]int64
 }
 
@@ -39,11 +39,13 @@ func (t storageCollector) Collect(out chan<- prometheus.Metric) {
 	for _, service := range []string{"table", "queue", "blob"} {
 		for _, reason := range []string{"unreached", "throttled", "error", "refused"} {
 			name := service + " " + reason
-			if _, seen := failures[name]; !seen { // 0 makes the first failure visible as an increase
+			// 0 makes the first failure visible as an increase
+			if _, seen := failures[name]; !seen {
 				collectCounts(out, failuresDesc, map[string]int64{name: 0})
 			}
 		}
 	}
+
 	collectCounts(out, failuresDesc, failures)
 }
 

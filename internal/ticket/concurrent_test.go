@@ -22,9 +22,11 @@ func TestSender_Concurrent(t *testing.T) {
 				}
 			})
 		}
+
 		wg.Wait()
 		s.wantPut(t, 4)
 	})
+
 	t.Run("ACallDoesNotWaitForAnother", func(t *testing.T) {
 		t.Parallel()
 		s := newSetup()
@@ -41,9 +43,11 @@ func TestSender_Concurrent(t *testing.T) {
 		if err := <-hung; err == nil {
 			t.Error("Enqueue cut off = no error, want one")
 		}
+
 		s.enqueueTicket(t, 0)
 		s.wantPut(t, 1)
 	})
+
 	t.Run("FailuresLeaveNoPendingTicket", func(t *testing.T) {
 		t.Parallel()
 		s := newSetup()
@@ -54,6 +58,7 @@ func TestSender_Concurrent(t *testing.T) {
 			}
 			return storagetest.Fault{Kind: storagetest.FailBefore}
 		})
+
 		var wg sync.WaitGroup
 		for range 200 {
 			wg.Go(func() {
@@ -61,6 +66,7 @@ func TestSender_Concurrent(t *testing.T) {
 				s.sender.Enqueue(t.Context(), 0)
 			})
 		}
+
 		wg.Wait()
 		s.faults.Set(nil)
 		s.enqueueTicket(t, 0)

@@ -15,25 +15,26 @@ import (
 )
 
 const (
-	// defaultMaxDelay is long enough to spread the tickets of many instances over time. It is also short enough for a
-	// message that waits for its ticket.
+	// defaultMaxDelay is long enough to spread the tickets of many instances over time. It is also
+	// short enough for a message that waits for its ticket.
 	defaultMaxDelay = 10 * time.Second
 
-	// defaultCountsFor is the time for which a visible ticket counts as pending. The host polls the queue at least once
-	// per minute, so the host has taken the ticket by then.
+	// defaultCountsFor is the time for which a visible ticket counts as pending. The host polls the
+	// queue at least once per minute, so the host has taken the ticket by then.
 	defaultCountsFor = time.Minute
 
-	// takenElsewhereAfter is the time for which EnqueueRelief relies on a visible ticket. After that time, another
-	// instance has probably taken the ticket.
+	// takenElsewhereAfter is the time for which EnqueueRelief relies on a visible ticket. After
+	// that time, another instance has probably taken the ticket.
 	takenElsewhereAfter = 10 * time.Second
 
-	// maxLaneTickets is the largest number of an instance's pending tickets for single lanes. Target-based scaling
-	// divides the queue's length by batchSize in host.json, which is 16. So 16 tickets or more would start instances
-	// without work. The limit of 8 leaves room for tickets for all lanes, and for the ticket of an invocation that is
-	// still running.
+	// maxLaneTickets is the largest number of an instance's pending tickets for single lanes.
+	// Target-based scaling divides the queue's length by batchSize in host.json, which is 16. So 16
+	// tickets or more would start instances without work. The limit of 8 leaves room for tickets
+	// for all lanes, and for the ticket of an invocation that is still running.
 	maxLaneTickets = 8
 
-	// queueResolution is the accuracy of visibility: the queue counts whole seconds, by its own clock.
+	// queueResolution is the accuracy of visibility: the queue counts whole seconds, by its own
+	// clock.
 	queueResolution = time.Second
 
 	// putTimeout bounds each put of EnqueueAsync.
@@ -65,27 +66,33 @@ func (c Config) withDefaults() Config {
 	if c.MaxDelay == 0 {
 		c.MaxDelay = defaultMaxDelay
 	}
+
 	c.MaxDelay = max(c.MaxDelay, c.MinDelay)
 	if c.NoDelay {
 		c.MinDelay, c.MaxDelay = 0, 0
 	}
+
 	if c.CountsFor == 0 {
 		c.CountsFor = defaultCountsFor
 	}
+
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+
 	if c.Rand == nil {
 		c.Rand = rand.Float64
 	}
+
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+
 	return c
 }
 
-// Sender puts tickets into the queue, except tickets that are unnecessary by the merge rule (see the package comment).
-// It is safe for concurrent use.
+// Sender puts tickets into the queue, except tickets that are unnecessary by the merge rule (see
+// the package comment). It is safe for concurrent use.
 type Sender struct {
 	cfg Config
 
@@ -107,33 +114,37 @@ func (t *pendingTicket) leadsTo(lane int) bool { return t.lane == lane || t.lane
 // New returns a Sender without pending tickets.
 func New(cfg Config) *Sender { return &Sender{cfg: cfg.withDefaults()} }
 
-// Enqueue puts a ticket that becomes visible after a random delay between MinDelay and MaxDelay. It puts no ticket if a
-// pending ticket becomes visible within MaxDelay. An error wraps the error of storage. A failed put leaves no pending
-// ticket, so the next call puts another ticket. The caller can ignore the error, because the sweep looks at each lane
-// each minute.
+// Enqueue puts a ticket that becomes visible after a random delay between MinDelay and MaxDelay. It
+// puts no ticket if a pending ticket becomes visible within MaxDelay. An error wraps the error of
+// storage. A failed put leaves no pending ticket, so the next call puts another ticket. The caller
+// can ignore the error, because the sweep looks at each lane each minute.
 func (s *Sender) Enqueue(ctx context.Context, lane int) error {
 	now := s.cfg.Now()
 	return s.enqueue(ctx, lane, now, s.drawDelay(s.cfg.MinDelay, s.cfg.MaxDelay), s.cfg.MaxDelay)
 }
 
-// EnqueueNow puts a ticket that is visible at once. It puts no ticket if a pending ticket for the lane or for all lanes
-// becomes visible within a second. EnqueueNow ignores pending tickets that are visible already. Another instance can
-// have taken such a ticket, and can have looked at the lane before the caller's work was there.
+// EnqueueNow puts a ticket that is visible at once. It puts no ticket if a pending ticket for the
+// lane or for all lanes becomes visible within a second. EnqueueNow ignores pending tickets that
+// are visible already. Another instance can have taken such a ticket, and can have looked at the
+// lane before the caller's work was there.
 func (s *Sender) EnqueueNow(ctx context.Context, lane int) error {
 	return s.enqueueFresh(ctx, lane, 0, 0)
 }
 
-// EnqueueRelief puts a ticket that is visible at once, for an invocation that takes over the caller's work. It puts no
-// ticket if a pending ticket for the lane or for all lanes meets one of these conditions:
+// EnqueueRelief puts a ticket that is visible at once, for an invocation that takes over the
+// caller's work. It puts no ticket if a pending ticket for the lane or for all lanes meets one of
+// these conditions:
 //   - The ticket became visible at most ten seconds ago.
 //   - The ticket becomes visible within MaxDelay or within ten seconds, whichever is shorter.
 func (s *Sender) EnqueueRelief(ctx context.Context, lane int) error {
 	return s.enqueueFresh(ctx, lane, takenElsewhereAfter, min(s.cfg.MaxDelay, defaultMaxDelay))
 }
 
-// enqueueFresh puts a ticket that is visible at once. It puts no ticket if a pending ticket has been visible for at
-// most the duration "maxVisible", or becomes visible within the duration "latest".
-func (s *Sender) enqueueFresh(ctx context.Context, lane int, maxVisible, latest time.Duration) error {
+// enqueueFresh puts a ticket that is visible at once. It puts no ticket if a pending ticket has
+// been visible for at most the duration "maxVisible", or becomes visible within the duration
+// "latest".
+func (s *Sender) enqueueFresh(ctx context.Context, lane int, maxVisible,
+	latest time.Duration) error {
 	now := s.cfg.Now()
 	s.forgetVisible(lane, now.Add(-maxVisible))
 	return s.enqueue(ctx, lane, now, 0, latest)
@@ -147,13 +158,15 @@ func (s *Sender) forgetVisible(lane int, before time.Time) {
 	})
 }
 
-// Leave is called when this process takes no lane any more, but still appends messages. From then on other processes
-// receive the tickets of this process, and this process does not learn when a ticket was received. So EnqueueAsync no
-// longer relies on a ticket that can have become visible before the message was appended.
+// Leave is called when this process takes no lane any more, but still appends messages. From then
+// on other processes receive the tickets of this process, and this process does not learn when a
+// ticket was received. So EnqueueAsync no longer relies on a ticket that can have become visible
+// before the message was appended.
 func (s *Sender) Leave() { s.isLeaving.Store(true) }
 
-// EnqueueAsync is Enqueue for a caller that must not wait for the queue. It decides at once whether a ticket is needed,
-// puts the ticket in the background, and logs a failed put. After Leave, the ticket becomes visible earlier.
+// EnqueueAsync is Enqueue for a caller that must not wait for the queue. It decides at once whether
+// a ticket is needed, puts the ticket in the background, and logs a failed put. After Leave, the
+// ticket becomes visible earlier.
 func (s *Sender) EnqueueAsync(lane int) {
 	now := s.cfg.Now()
 	delay, latest := roundUpToSeconds(s.drawDelay(s.cfg.MinDelay, s.cfg.MaxDelay)), s.cfg.MaxDelay
@@ -161,10 +174,12 @@ func (s *Sender) EnqueueAsync(lane int) {
 		delay = s.delayAfterLeave(lane, now)
 		latest = delay
 	}
+
 	reserved := s.reserveTicket(lane, now, now.Add(delay), now.Add(latest))
 	if reserved == nil {
 		return
 	}
+
 	s.background.Go(func() {
 		defer panics.Log(s.cfg.Log, "ticket: put")
 		ctx, cancel := context.WithTimeout(context.Background(), putTimeout)
@@ -175,10 +190,10 @@ func (s *Sender) EnqueueAsync(lane int) {
 	})
 }
 
-// delayAfterLeave returns the visibility delay of the ticket for a message that was appended after Leave. The delay is
-// two seconds if a pending ticket became visible within the last second, or becomes visible within the next two
-// seconds. Otherwise the delay is 0. So a burst of messages causes about one ticket per second, and a ticket becomes
-// visible after the last message.
+// delayAfterLeave returns the visibility delay of the ticket for a message that was appended after
+// Leave. The delay is two seconds if a pending ticket became visible within the last second, or
+// becomes visible within the next two seconds. Otherwise the delay is 0. So a burst of messages
+// causes about one ticket per second, and a ticket becomes visible after the last message.
 //
 // Tickets that can be visible already stop being pending.
 func (s *Sender) delayAfterLeave(lane int, now time.Time) (delay time.Duration) {
@@ -189,11 +204,15 @@ func (s *Sender) delayAfterLeave(lane int, now time.Time) (delay time.Duration) 
 		if !t.leadsTo(lane) {
 			return false
 		}
-		if t.visibleAt.After(now.Add(-queueResolution)) && !t.visibleAt.After(now.Add(2*queueResolution)) {
+
+		if t.visibleAt.After(now.Add(-queueResolution)) &&
+			!t.visibleAt.After(now.Add(2*queueResolution)) {
 			delay = 2 * queueResolution
 		}
+
 		return t.visibleAt.Before(surelyHidden)
 	})
+
 	return delay
 }
 
@@ -202,19 +221,20 @@ func (s *Sender) Wait(ctx context.Context) {
 	_ = clock.WaitFor(ctx, &s.background)
 }
 
-// EnqueueAt puts a ticket that becomes visible at the time "needed", or up to a second later. If that time has passed,
-// the ticket is visible at once. EnqueueAt puts no ticket if a pending ticket is visible by the time "needed".
+// EnqueueAt puts a ticket that becomes visible at the time "needed", or up to a second later. If
+// that time has passed, the ticket is visible at once. EnqueueAt puts no ticket if a pending ticket
+// is visible by the time "needed".
 func (s *Sender) EnqueueAt(ctx context.Context, lane int, needed time.Time) error {
 	now := s.cfg.Now()
 	return s.enqueue(ctx, lane, now, needed.Sub(now), needed.Sub(now))
 }
 
-// Requeue puts a new ticket in place of a received ticket, for example because another process holds the lane. The host
-// deletes the received ticket.
+// Requeue puts a new ticket in place of a received ticket, for example because another process
+// holds the lane. The host deletes the received ticket.
 //
-// The new ticket becomes visible after a random delay between 3/4 and 5/4 of the duration "about". So processes that
-// wait for one lane do not all try again at the same time. Requeue puts no ticket if a pending ticket is visible within
-// 5/4 of "about".
+// The new ticket becomes visible after a random delay between 3/4 and 5/4 of the duration "about".
+// So processes that wait for one lane do not all try again at the same time. Requeue puts no ticket
+// if a pending ticket is visible within 5/4 of "about".
 func (s *Sender) Requeue(ctx context.Context, lane int, about time.Duration) error {
 	now := s.cfg.Now()
 	delay := roundUpToSeconds(s.drawDelay(about*3/4, about*5/4))
@@ -222,9 +242,11 @@ func (s *Sender) Requeue(ctx context.Context, lane int, about time.Duration) err
 	if reserved == nil {
 		return nil
 	}
+
 	s.mu.Lock()
 	reserved.isRequeued = true
 	s.mu.Unlock()
+
 	return s.putTicket(ctx, reserved, delay)
 }
 
@@ -238,11 +260,12 @@ func (s *Sender) AwaitsRequeued(lane int) bool {
 	})
 }
 
-// MarkReceived records that a ticket of the lane, or of AllLanes, has arrived. This process may have put the ticket. So
-// all pending tickets with this lane number stop being pending if they are visible by now.
+// MarkReceived records that a ticket of the lane, or of AllLanes, has arrived. This process may
+// have put the ticket. So all pending tickets with this lane number stop being pending if they are
+// visible by now.
 //
-// Call MarkReceived before looking for work in the lane. Otherwise a message that is appended after the look can be
-// left without a ticket.
+// Call MarkReceived before looking for work in the lane. Otherwise a message that is appended after
+// the look can be left without a ticket.
 func (s *Sender) MarkReceived(lane int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,9 +273,10 @@ func (s *Sender) MarkReceived(lane int) {
 	s.dropTickets(func(t *pendingTicket) bool { return t.lane == lane && !t.visibleAt.After(by) })
 }
 
-// enqueue puts a ticket that becomes visible after delay. It puts no ticket if a pending ticket is visible already, or
-// becomes visible within the duration "latest".
-func (s *Sender) enqueue(ctx context.Context, lane int, now time.Time, delay, latest time.Duration) error {
+// enqueue puts a ticket that becomes visible after delay. It puts no ticket if a pending ticket is
+// visible already, or becomes visible within the duration "latest".
+func (s *Sender) enqueue(ctx context.Context, lane int, now time.Time, delay,
+	latest time.Duration) error {
 	delay = roundUpToSeconds(delay)
 	reserved := s.reserveTicket(lane, now, now.Add(delay), now.Add(max(latest, 0)))
 	if reserved == nil {
@@ -261,20 +285,23 @@ func (s *Sender) enqueue(ctx context.Context, lane int, now time.Time, delay, la
 	return s.putTicket(ctx, reserved, delay)
 }
 
-func (s *Sender) putTicket(ctx context.Context, reserved *pendingTicket, delay time.Duration) error {
+func (s *Sender) putTicket(ctx context.Context, reserved *pendingTicket,
+	delay time.Duration) error {
 	if err := s.cfg.Queue.Put(ctx, Encode(s.cfg.Epoch, reserved.lane), delay); err != nil {
-		// Storage may have put the ticket in spite of the error. The ticket is not pending all the same, because one
-		// ticket too many costs less than one too few.
+		// Storage may have put the ticket in spite of the error. The ticket is not pending all the
+		// same, because one ticket too many costs less than one too few.
 		s.cancelTicket(reserved)
 		return fmt.Errorf("put ticket of lane %d: %w", reserved.lane, err)
 	}
+
 	s.cfg.Log.Debug("ticket: put", "lane", reserved.lane, "delay_ms", delay.Milliseconds())
 	return nil
 }
 
-// reserveTicket records a ticket as pending before the put. So a concurrent call puts no other ticket, and need not
-// wait for the put. reserveTicket returns nil if a pending ticket is visible by the time "needed". If there are
-// maxLaneTickets already, the reserved ticket is a ticket for all lanes.
+// reserveTicket records a ticket as pending before the put. So a concurrent call puts no other
+// ticket, and need not wait for the put. reserveTicket returns nil if a pending ticket is visible
+// by the time "needed". If there are maxLaneTickets already, the reserved ticket is a ticket for
+// all lanes.
 func (s *Sender) reserveTicket(lane int, now, visibleAt, needed time.Time) *pendingTicket {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -282,18 +309,22 @@ func (s *Sender) reserveTicket(lane int, now, visibleAt, needed time.Time) *pend
 	if s.isExpected(lane, needed) || s.isExpected(AllLanes, needed) {
 		return nil
 	}
+
 	if s.countLaneTickets() >= maxLaneTickets {
 		lane = AllLanes
 	}
+
 	t := &pendingTicket{lane: lane, visibleAt: visibleAt}
 	s.pending = append(s.pending, t)
+
 	return t
 }
 
-// isExpected reports whether a pending ticket of the lane is visible by the time "needed". The caller holds mu.
+// isExpected reports whether a pending ticket of the lane is visible by the time "needed". The
+// caller holds mu.
 func (s *Sender) isExpected(lane int, needed time.Time) bool {
-	// A pending ticket can become visible up to queueResolution late, because its delay was rounded up to whole
-	// seconds.
+	// A pending ticket can become visible up to queueResolution late, because its delay was rounded
+	// up to whole seconds.
 	return slices.ContainsFunc(s.pending, func(t *pendingTicket) bool {
 		return t.lane == lane && !t.visibleAt.After(needed.Add(queueResolution))
 	})
@@ -320,7 +351,8 @@ func (s *Sender) dropTickets(match func(*pendingTicket) bool) {
 	s.pending = slices.DeleteFunc(s.pending, match)
 }
 
-// roundUpToSeconds rounds a delay up to whole seconds, and limits it to the range that the queue accepts.
+// roundUpToSeconds rounds a delay up to whole seconds, and limits it to the range that the queue
+// accepts.
 func roundUpToSeconds(d time.Duration) time.Duration {
 	d = min(max(0, d), maxQueueDelay)
 	return (d + time.Second - 1).Truncate(time.Second)

@@ -11,8 +11,8 @@ import (
 	"weir/internal/ticket"
 )
 
-// setup has the Sender of one instance with its queue. A test sets the clock and the random number. The default random
-// number leads to a delay of 5 s.
+// setup has the Sender of one instance with its queue. A test sets the clock and the random number.
+// The default random number leads to a delay of 5 s.
 type setup struct {
 	now    time.Time
 	random float64
@@ -23,11 +23,14 @@ type setup struct {
 }
 
 func newSetup() *setup {
-	s := &setup{now: time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC), random: 0.5, faults: storagetest.NewFaults()}
+	s := &setup{now: time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC), random: 0.5,
+		faults: storagetest.NewFaults()}
 	now := func() time.Time { return s.now }
 	s.queue = memory.New(now).Queue("tickets")
-	s.cfg = ticket.Config{Queue: s.faults.Queue(s.queue), Epoch: 4, Now: now, Rand: func() float64 { return s.random }}
+	s.cfg = ticket.Config{Queue: s.faults.Queue(s.queue), Epoch: 4, Now: now,
+		Rand: func() float64 { return s.random }}
 	s.sender = ticket.New(s.cfg)
+
 	return s
 }
 
@@ -55,13 +58,15 @@ func (s *setup) wantPut(t *testing.T, want int64) {
 	}
 }
 
-// takeVisible deletes the visible tickets, as a host does after receiving them, and returns their texts.
+// takeVisible deletes the visible tickets, as a host does after receiving them, and returns their
+// texts.
 func (s *setup) takeVisible(t *testing.T) []string {
 	t.Helper()
 	got, err := s.queue.Get(t.Context(), 32, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var texts []string
 	for _, m := range got {
 		texts = append(texts, m.Text)
@@ -69,6 +74,7 @@ func (s *setup) takeVisible(t *testing.T) []string {
 			t.Fatal(err)
 		}
 	}
+
 	return texts
 }
 
@@ -88,11 +94,13 @@ var enqueueTests = map[string]func(t *testing.T, s *setup){
 		s.wantPut(t, 1)
 	},
 	"AHundredTimesWithUnevenDelaysPutsOne": func(t *testing.T, s *setup) {
-		s.cfg.MaxDelay, s.random = 1500*time.Millisecond, 0.9 // 1.35 s, rounded up to 2 s: longer than MaxDelay
+		// 1.35 s, rounded up to 2 s: longer than MaxDelay
+		s.cfg.MaxDelay, s.random = 1500*time.Millisecond, 0.9
 		s.sender = ticket.New(s.cfg)
 		for range 100 {
 			s.enqueueTicket(t, 3)
 		}
+
 		s.wantPut(t, 1)
 	},
 	"LanesAreIndependent": func(t *testing.T, s *setup) {
@@ -100,12 +108,14 @@ var enqueueTests = map[string]func(t *testing.T, s *setup){
 			s.enqueueTicket(t, lane)
 			s.enqueueTicket(t, lane)
 		}
+
 		s.wantPut(t, 4)
 		s.passTime(10 * time.Second)
 		s.sender.MarkReceived(2)
 		for lane := range 4 {
 			s.enqueueTicket(t, lane)
 		}
+
 		s.wantPut(t, 5)
 	},
 	"TheDelayIsDrawnBetweenTheBounds": func(t *testing.T, s *setup) {
@@ -116,6 +126,7 @@ var enqueueTests = map[string]func(t *testing.T, s *setup){
 		if got := s.takeVisible(t); len(got) != 0 {
 			t.Errorf("got %d tickets before their time, want none", len(got))
 		}
+
 		s.passTime(1)
 		if got := s.takeVisible(t); len(got) != 1 {
 			t.Errorf("got %d tickets at their time, want 1", len(got))
@@ -143,7 +154,8 @@ var enqueueTests = map[string]func(t *testing.T, s *setup){
 	},
 	"ReceivedASecondEarlyPutsAnother": func(t *testing.T, s *setup) {
 		s.enqueueTicket(t, 0)
-		s.passTime(4 * time.Second) // the queue's clock can be ahead, so the queue shows the ticket early
+		// the queue's clock can be ahead, so the queue shows the ticket early
+		s.passTime(4 * time.Second)
 		s.sender.MarkReceived(0)
 		s.enqueueTicket(t, 0)
 		s.wantPut(t, 2)
@@ -157,6 +169,7 @@ var enqueueTests = map[string]func(t *testing.T, s *setup){
 		if got := s.takeVisible(t); len(got) != 0 {
 			t.Errorf("got %d tickets before MinDelay, want none", len(got))
 		}
+
 		s.passTime(1)
 		if got := s.takeVisible(t); len(got) != 1 {
 			t.Errorf("got %d tickets after MinDelay, which bounds MaxDelay, want 1", len(got))
@@ -177,15 +190,18 @@ var enqueueTests = map[string]func(t *testing.T, s *setup){
 		if err := s.sender.Enqueue(t.Context(), 0); !storage.Is(err, storage.Unavailable) {
 			t.Fatalf("error %v, want an error of kind Unavailable", err)
 		}
+
 		s.wantPut(t, 0)
 		s.enqueueTicket(t, 0)
 		s.wantPut(t, 1)
 	},
 	"TheNextCallPutsATicketAfterALostAnswer": func(t *testing.T, s *setup) {
-		s.faults.Once(func(storagetest.Call) bool { return true }, storagetest.Fault{Kind: storagetest.FailAfter})
+		s.faults.Once(func(storagetest.Call) bool { return true },
+			storagetest.Fault{Kind: storagetest.FailAfter})
 		if err := s.sender.Enqueue(t.Context(), 0); !storage.Is(err, storage.Ambiguous) {
 			t.Fatalf("error %v, want an error of kind Ambiguous", err)
 		}
+
 		s.enqueueTicket(t, 0)
 		s.enqueueTicket(t, 0)
 		s.wantPut(t, 2) // the ticket whose answer was lost, and a second ticket
@@ -197,6 +213,7 @@ var enqueueTests = map[string]func(t *testing.T, s *setup){
 		if err := s.sender.Enqueue(t.Context(), 0); err == nil {
 			t.Fatal("Enqueue = no error, want one")
 		}
+
 		s.enqueueAt(t, s.now.Add(time.Minute))
 		s.wantPut(t, 1)
 	},
@@ -220,16 +237,19 @@ func TestSender_AllLanes(t *testing.T) {
 			for lane := range 1000 {
 				s.enqueueTicket(t, lane)
 			}
+
 			s.wantPut(t, most+1)
 			s.passTime(10 * time.Second)
 			want := map[string]bool{ticket.Encode(4, ticket.AllLanes): true}
 			for lane := range most {
 				want[ticket.Encode(4, lane)] = true
 			}
+
 			got := map[string]bool{}
 			for _, text := range s.takeVisible(t) {
 				got[text] = true
 			}
+
 			if !maps.Equal(got, want) {
 				t.Errorf("tickets %v, want %v", got, want)
 			}
@@ -240,22 +260,27 @@ func TestSender_AllLanes(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			s.wantPut(t, most+1)
 			for lane := range 1000 {
 				s.enqueueTicket(t, lane)
 			}
+
 			s.wantPut(t, most+2)
 		},
 		"AReceivedTicketMakesRoom": func(t *testing.T, s *setup) {
 			for lane := range most {
 				s.enqueueTicket(t, lane)
 			}
+
 			s.passTime(10 * time.Second)
 			s.takeVisible(t)
 			s.sender.MarkReceived(3)
 			s.enqueueTicket(t, 100)
 			s.passTime(10 * time.Second)
-			if got, want := s.takeVisible(t), ticket.Encode(4, 100); len(got) != 1 || got[0] != want {
+
+			if got, want := s.takeVisible(t), ticket.Encode(4, 100); len(got) != 1 ||
+				got[0] != want {
 				t.Errorf("tickets %q, want %q", got, want)
 			}
 		},
@@ -263,6 +288,7 @@ func TestSender_AllLanes(t *testing.T) {
 			for lane := range most + 1 {
 				s.enqueueTicket(t, lane)
 			}
+
 			s.passTime(10 * time.Second)
 			s.sender.MarkReceived(ticket.AllLanes)
 			s.enqueueTicket(t, 100)
@@ -272,11 +298,13 @@ func TestSender_AllLanes(t *testing.T) {
 			for lane := range most {
 				s.enqueueTicket(t, lane)
 			}
+
 			s.faults.Once(func(storagetest.Call) bool { return true },
 				storagetest.Fault{Kind: storagetest.FailBefore})
 			if err := s.sender.Enqueue(t.Context(), 100); !storage.Is(err, storage.Unavailable) {
 				t.Fatalf("error %v, want an error of kind Unavailable", err)
 			}
+
 			s.enqueueTicket(t, 101)
 			s.wantPut(t, most+1)
 		},
@@ -298,11 +326,13 @@ func TestSender_WithoutDelay(t *testing.T) {
 	if got := s.takeVisible(t); len(got) != 1 {
 		t.Fatalf("%d tickets are visible at once, want 1", len(got))
 	}
+
 	s.passTime(2*time.Second - 1)
 	s.enqueueTicket(t, 0)
 	if got := s.takeVisible(t); len(got) != 0 {
 		t.Errorf("%d tickets within two seconds, want none", len(got))
 	}
+
 	s.passTime(1)
 	s.enqueueTicket(t, 0)
 	if got := s.takeVisible(t); len(got) != 1 {
@@ -325,6 +355,7 @@ func TestSender_EnqueueAt(t *testing.T) {
 			for range 10 {
 				s.enqueueAt(t, s.now.Add(-time.Hour))
 			}
+
 			s.wantPut(t, 1)
 			if got := s.takeVisible(t); len(got) != 1 {
 				t.Errorf("got %d tickets at once, want 1", len(got))
@@ -357,7 +388,9 @@ func TestSender_Requeue(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for random, want := range map[float64]time.Duration{0: 15 * time.Second, 0.5: about, 1: 25 * time.Second} {
+
+	for random, want := range map[float64]time.Duration{0: 15 * time.Second, 0.5: about,
+		1: 25 * time.Second} {
 		t.Run("After"+want.String(), func(t *testing.T) {
 			t.Parallel()
 			s := newSetup()
@@ -367,12 +400,14 @@ func TestSender_Requeue(t *testing.T) {
 			if got := s.takeVisible(t); len(got) != 0 {
 				t.Errorf("got %d tickets before their time, want none", len(got))
 			}
+
 			s.passTime(1)
 			if got := s.takeVisible(t); len(got) != 1 {
 				t.Errorf("got %d tickets at their time, want 1", len(got))
 			}
 		})
 	}
+
 	t.Run("PutsNoneIfOneIsPending", func(t *testing.T) {
 		t.Parallel()
 		s := newSetup()
@@ -380,6 +415,7 @@ func TestSender_Requeue(t *testing.T) {
 		putBack(t, s)
 		s.wantPut(t, 1)
 	})
+
 	t.Run("PutsNoneIfOneIsVisibleWithinFiveQuarters", func(t *testing.T) {
 		t.Parallel()
 		s := newSetup()
@@ -387,17 +423,21 @@ func TestSender_Requeue(t *testing.T) {
 		putBack(t, s)
 		s.wantPut(t, 1)
 	})
+
 	t.Run("ALaneBusyForLongKeepsOneTicket", func(t *testing.T) {
 		t.Parallel()
 		s := newSetup()
 		s.enqueueTicket(t, 0)
+
 		for i := range 200 {
 			s.random = float64(i%11) / 10
 			s.passTime(time.Second)
+
 			for range s.takeVisible(t) {
 				s.sender.MarkReceived(0)
 				putBack(t, s)
 			}
+
 			s.wantPut(t, 1)
 		}
 	})

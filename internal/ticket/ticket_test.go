@@ -11,6 +11,7 @@ func TestEncode(t *testing.T) {
 	if got, want := ticket.Encode(2, 17), "weir lane 2.17"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
+
 	if got, want := ticket.Encode(2, ticket.AllLanes), "weir lanes 2"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -22,9 +23,11 @@ func TestDecode(t *testing.T) {
 		{0, ticket.AllLanes}, {17, ticket.AllLanes}} {
 		epoch, lane, err := ticket.Decode(ticket.Encode(want[0], want[1]))
 		if epoch != want[0] || lane != want[1] || err != nil {
-			t.Errorf("%v was decoded as %d, %d, %v, want %v, %v and no error", want, epoch, lane, err, want[0], want[1])
+			t.Errorf("%v was decoded as %d, %d, %v, want %v, %v and no error", want, epoch, lane,
+				err, want[0], want[1])
 		}
 	}
+
 	garbage := map[string]string{
 		"Empty":         "",
 		"PrefixAlone":   "weir lane ",
@@ -60,7 +63,8 @@ func TestDecode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if epoch, lane, err := ticket.Decode(text); err == nil || epoch != 0 || lane != 0 {
-				t.Errorf("%q was decoded as %d.%d, error %v, want an error, 0 and 0", text, epoch, lane, err)
+				t.Errorf("%q was decoded as %d.%d, error %v, want an error, 0 and 0", text,
+					epoch, lane, err)
 			}
 		})
 	}
@@ -73,7 +77,8 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		epoch, lane, err := ticket.Decode(text)
 		if err == nil && ticket.Encode(epoch, lane) != text {
-			t.Errorf("Encode of the decoded %q = %q, want it back", text, ticket.Encode(epoch, lane))
+			t.Errorf("Encode of the decoded %q = %q, want it back", text,
+				ticket.Encode(epoch, lane))
 		}
 	})
 }

@@ -8,17 +8,20 @@ import (
 	"weir/internal/weir"
 )
 
-// FormatText returns the trial as text, for people and for comparison with the text of other trials.
+// FormatText returns the trial as text, for people and for comparison with the text of other
+// trials.
 func (t *Trial) FormatText() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", t.describeMessage())
 	if t.SignedIn {
 		b.WriteString("delivery.signIn adds its headers to each request\n")
 	}
+
 	number := 0
 	for i := range t.Steps {
 		s := &t.Steps[i]
 		b.WriteString("\n")
+
 		switch {
 		case s.LeftOut != "":
 			fmt.Fprintf(&b, "-- %s is left out, because this is false: %s\n", s.Name, s.LeftOut)
@@ -31,13 +34,17 @@ func (t *Trial) FormatText() string {
 			number++
 			fmt.Fprintf(&b, "%d. %s\n", number, s.Name)
 		}
+
 		s.writeText(&b)
 	}
+
 	b.WriteString("\n")
 	if t.Remembers != "" {
 		fmt.Fprintf(&b, "remembers %s\n", t.Remembers)
 	}
+
 	fmt.Fprintf(&b, "%s\n", t.describeVerdict())
+
 	return b.String()
 }
 
@@ -45,15 +52,18 @@ func (t *Trial) describeMessage() string {
 	if t.Contract == "" {
 		return "no contract"
 	}
+
 	text := "contract " + t.Contract
 	for _, part := range [][2]string{{"key", t.Key}, {"version", t.Version}} {
 		if part[1] != "" {
 			text += ", " + part[0] + " " + part[1]
 		}
 	}
+
 	if !t.DueAt.IsZero() {
 		text += ", due at " + t.DueAt.UTC().Format(time.RFC3339)
 	}
+
 	return text
 }
 
@@ -66,6 +76,7 @@ func (t *Trial) describeVerdict() string {
 	case t.Reason != "":
 		return fmt.Sprintf("%s: %s", t.Verdict, t.Reason)
 	}
+
 	return string(t.Verdict)
 }
 
@@ -84,6 +95,7 @@ func DescribeProblems(problems []weir.Problem) []string {
 			lines[i] = fmt.Sprintf("line %d, column %d: %s", p.Line, p.Column, p.Message)
 		}
 	}
+
 	return lines
 }
 
@@ -93,29 +105,36 @@ func (s *Step) writeText(b *strings.Builder) {
 	if s.Problem != "" {
 		fmt.Fprintf(b, "%sno request: %s\n", indent, s.Problem)
 	}
+
 	if r := s.Request; r != nil {
 		fmt.Fprintf(b, "%s%s %s\n", indent, r.Method, r.Address)
 		for _, h := range r.Headers {
 			fmt.Fprintf(b, "%s%s: %s\n", indent, h.Name, h.Value)
 		}
+
 		if r.Body != "" {
 			b.WriteString("\n")
 			writeIndented(b, r.Body)
 		}
 	}
+
 	if s.Status == 0 {
 		return
 	}
+
 	fmt.Fprintf(b, "%s-> %d", indent, s.Status)
 	if s.Millis > 0 {
 		fmt.Fprintf(b, " in %d ms", s.Millis)
 	}
+
 	if s.Action != "" {
 		fmt.Fprintf(b, ": %s", s.Action)
 	}
+
 	if s.Reason != "" {
 		fmt.Fprintf(b, ", because %s", s.Reason)
 	}
+
 	b.WriteString("\n")
 	if s.Answer != "" {
 		writeIndented(b, s.Answer)

@@ -23,9 +23,10 @@ import (
 // The numbers of host.json and of the host itself, so that a process without a host treats a queue
 // as a host does.
 const (
-	batchSize      = 16              // messages that one poll takes at most
-	maxAtOnce      = 24              // calls at a time at most
-	maxDequeues    = 5               // after so many failed calls a message goes to the poison queue
+	batchSize = 16 // messages that one poll takes at most
+	maxAtOnce = 24 // calls at a time at most
+	// after so many failed calls a message goes to the poison queue
+	maxDequeues    = 5
 	retryAfter     = 5 * time.Second // a message is hidden for this time after a failed call
 	hiddenFor      = 5 * time.Minute // a message is hidden for this time during its call
 	storageTimeout = 10 * time.Second
@@ -45,7 +46,8 @@ type Queue struct {
 	Function string        // name of the function, for the log
 	Binding  string        // name under which the invocation has the message
 	Messages storage.Queue // the queue that is polled
-	Poison   storage.Queue // gets a message after maxDequeues failed calls; nil = the message is dropped
+	// gets a message after maxDequeues failed calls; nil = the message is dropped
+	Poison   storage.Queue
 	Call     func(ctx context.Context, in invoke.Invocation) error
 	MaxPause time.Duration // longest pause between two polls; 0 = maxPause
 	Log      *slog.Logger
@@ -72,9 +74,11 @@ func (q *Queue) Run(ctx context.Context) {
 				q.answer(ctx, m)
 			})
 		}
+
 		if pause = min(2*pause, longest); len(taken) > 0 {
 			pause = minPause
 		}
+
 		if !clock.Sleep(ctx, pause) || !awaitSeat(ctx, seats) {
 			return
 		}
@@ -99,6 +103,7 @@ func (q *Queue) answer(ctx context.Context, m storage.QueueMessage) {
 	if err == nil {
 		err = panics.Catch(func() error { return q.Call(ctx, in) })
 	}
+
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), storageTimeout)
 	defer cancel()
 
@@ -112,6 +117,7 @@ func (q *Queue) answer(ctx context.Context, m storage.QueueMessage) {
 			"dequeue_count", m.DequeueCount, "err", err)
 		err = q.putBack(limited, m)
 	}
+
 	if err != nil &&
 		!storage.Is(err, storage.NotFound) { // NotFound: another process has the message
 		q.Log.Warn(
@@ -132,11 +138,13 @@ func (q *Queue) putBack(ctx context.Context, m storage.QueueMessage) error {
 		_, err := q.Messages.Update(ctx, m, m.Text, retryAfter)
 		return err
 	}
+
 	if q.Poison != nil {
 		if err := q.Poison.Put(ctx, m.Text, 0); err != nil {
 			return err
 		}
 	}
+
 	return q.Messages.Delete(ctx, m)
 }
 
@@ -145,6 +153,7 @@ func newInvocation(binding string, m storage.QueueMessage) (invoke.Invocation, e
 	if err != nil {
 		return invoke.Invocation{}, fmt.Errorf("encode the message of a queue: %w", err)
 	}
+
 	return invoke.Invocation{
 		ID:   uuid.NewString(),
 		Data: map[string]json.RawMessage{binding: text},

@@ -29,9 +29,11 @@ func (c *calls) add(t *testing.T, in invoke.Invocation) string {
 	if err != nil || in.ID == "" {
 		t.Errorf("got the invocation %q with the error %v, want an id and a text", in.ID, err)
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.texts, c.at = append(c.texts, text), append(c.at, time.Now())
+
 	return text
 }
 
@@ -80,10 +82,12 @@ func TestQueue_CallsOnceForEachMessage(t *testing.T) {
 		for _, text := range []string{"a", "b", "c"} {
 			put(t, tickets, text)
 		}
+
 		stop := runQueue(t, account, func(_ context.Context, in invoke.Invocation) error {
 			got.add(t, in)
 			return nil
 		})
+
 		time.Sleep(time.Hour)
 		stop()
 
@@ -92,6 +96,7 @@ func TestQueue_CallsOnceForEachMessage(t *testing.T) {
 		if want := []string{"a", "b", "c"}; !slices.Equal(texts, want) {
 			t.Errorf("got calls for %q, want %q", texts, want)
 		}
+
 		if n := lengthOf(t, tickets); n != 0 {
 			t.Errorf("got %d messages left, want 0", n)
 		}
@@ -107,6 +112,7 @@ func TestQueue_PollsOften(t *testing.T) {
 			got.add(t, in)
 			return nil
 		})
+
 		time.Sleep(time.Hour)
 		put(t, account.Queue("tickets"), "late")
 		putAt := time.Now()
@@ -132,15 +138,18 @@ func TestQueue_PoisonsAfterFiveFailures(t *testing.T) {
 			}
 			return errors.New("fails")
 		})
+
 		time.Sleep(time.Hour)
 		stop()
 
 		if n := len(got.list()); n != 5 {
 			t.Errorf("got %d calls, want 5", n)
 		}
+
 		if n := lengthOf(t, account.Queue("tickets")); n != 0 {
 			t.Errorf("got %d messages left, want 0", n)
 		}
+
 		if n := lengthOf(t, account.Queue("poison")); n != 1 {
 			t.Errorf("got %d poisoned messages, want 1", n)
 		}
@@ -158,6 +167,7 @@ func TestQueue_StopLeavesTheMessage(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		})
+
 		synctest.Wait()
 		stop()
 
@@ -176,6 +186,7 @@ func TestQueue_LimitsCalls(t *testing.T) {
 		for range 60 {
 			put(t, account.Queue("tickets"), "a")
 		}
+
 		var mu sync.Mutex
 		running, most, done := 0, 0, 0
 		count := func(change int) {
@@ -185,12 +196,14 @@ func TestQueue_LimitsCalls(t *testing.T) {
 			most = max(most, running)
 			done += (1 - change) / 2
 		}
+
 		stop := runQueue(t, account, func(context.Context, invoke.Invocation) error {
 			count(1)
 			defer count(-1)
 			time.Sleep(time.Second)
 			return nil
 		})
+
 		time.Sleep(time.Hour)
 		stop()
 		if most != 24 || done != 60 {
@@ -213,6 +226,7 @@ func TestEachMinute(t *testing.T) {
 				time.Sleep(90 * time.Second) // the next call waits
 			})
 		}()
+
 		time.Sleep(6 * time.Minute)
 		stop()
 		<-done

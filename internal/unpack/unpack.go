@@ -1,5 +1,5 @@
-// Package unpack unpacks bodies that their sender compressed by gzip. It bounds what a small body can
-// become.
+// Package unpack unpacks bodies that their sender compressed by gzip. It bounds what a small body
+// can become.
 package unpack
 
 import (
@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// maxRatio is the largest number of unpacked bytes for each packed byte. XML has 5 to 50; a body of
-	// one repeated byte has 1,000.
+	// maxRatio is the largest number of unpacked bytes for each packed byte. XML has 5 to 50; a
+	// body of one repeated byte has 1,000.
 	maxRatio = 200
 	// freeBytes are not counted against maxRatio, because a small document can have any ratio.
 	freeBytes = 1 << 20
@@ -30,8 +30,8 @@ type Reader struct {
 	err      error // the error of the last Read
 }
 
-// NewReader returns the content of a packed body, of at most limit bytes. It reads the packed body to
-// its end before it returns io.EOF.
+// NewReader returns the content of a packed body, of at most limit bytes. It reads the packed body
+// to its end before it returns io.EOF.
 func NewReader(packed io.Reader, limit int64) *Reader {
 	return &Reader{packed: counter{Reader: packed}, limit: limit}
 }
@@ -41,16 +41,20 @@ func (r *Reader) Read(p []byte) (int, error) {
 	if r.err != nil {
 		return 0, r.err
 	}
+
 	n, err := r.read(p)
 	r.length += int64(n)
 	switch {
 	case r.length > r.limit:
-		n, r.err = 0, tooLargeError(fmt.Sprintf("the body is over %d bytes when it is unpacked", r.limit))
+		n, r.err = 0, tooLargeError(fmt.Sprintf("the body is over %d bytes when it is unpacked",
+			r.limit))
 	case r.length > freeBytes && r.length > maxRatio*r.packed.length:
-		n, r.err = 0, tooLargeError(fmt.Sprintf("the body unpacks to more than %d times its size", maxRatio))
+		n, r.err = 0, tooLargeError(fmt.Sprintf("the body unpacks to more than %d times its size",
+			maxRatio))
 	case err != nil:
 		r.err = r.describe(err)
 	}
+
 	return n, r.err
 }
 
@@ -63,10 +67,12 @@ func (r *Reader) read(p []byte) (n int, err error) {
 			return 0, err
 		}
 	}
+
 	return r.unzipped.Read(p)
 }
 
-// describe returns the error of the packed body's reader as it is, and any other as one of the sender.
+// describe returns the error of the packed body's reader as it is, and any other as one of the
+// sender.
 func (r *Reader) describe(err error) error {
 	switch {
 	case r.packed.failed != nil:
@@ -74,10 +80,12 @@ func (r *Reader) describe(err error) error {
 	case errors.Is(err, io.EOF):
 		return io.EOF
 	case !bytes.HasPrefix([]byte("\x1f\x8b"), r.packed.start):
-		return malformedError("the Content-Encoding is gzip, and the body is not compressed by gzip")
+		return malformedError(
+			"the Content-Encoding is gzip, and the body is not compressed by gzip")
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return malformedError("the body is compressed by gzip, and ends early")
 	}
+
 	return malformedError("the body is not valid gzip")
 }
 

@@ -27,7 +27,8 @@ type Step struct {
 
 const (
 	day = 24 * time.Hour
-	// hourly is a little less than an hour, because some processes run jobs only at the start of an hour.
+	// hourly is a little less than an hour, because some processes run jobs only at the start of an
+	// hour.
 	hourly = 50 * time.Minute
 	// stepLimit is the limit of most jobs. All jobs together need a few minutes for a pass, even if
 	// each of them has more to remove than it can.
@@ -65,23 +66,28 @@ type FileArchive interface {
 	RemoveRejected(ctx context.Context, marker string) (next string, isDone bool, err error)
 }
 
-// Jobs returns all jobs of a process. Each kind of row and blob that grows beside the lanes has a job
-// here.
+// Jobs returns all jobs of a process. Each kind of row and blob that grows beside the lanes has a
+// job here.
 func Jobs(p Parts) []Job {
 	jobs := []Job{EarlierEpochs(p.Messages), ForgottenBodies(p.Messages), AuditEntries(p.Audit),
-		HistoryRows(p.History), FinishedReplays(p.Replays), ScheduleMessages(p.Schedules.RemoveMessages),
+		HistoryRows(p.History), FinishedReplays(p.Replays),
+		ScheduleMessages(p.Schedules.RemoveMessages),
 		UnusedLeases(p.Leases, p.Now)}
+
 	if p.Batches != nil {
 		jobs = append(jobs, Batches(p.Batches), BatchDocuments(p.Batches.RemoveDocuments))
 	}
+
 	if p.Files != nil {
-		jobs = append(jobs, AcceptedFiles(p.Files.RemoveAccepted), RejectedFiles(p.Files.RemoveRejected))
+		jobs = append(jobs, AcceptedFiles(p.Files.RemoveAccepted),
+			RejectedFiles(p.Files.RemoveRejected))
 	}
+
 	return jobs
 }
 
-// Remover removes what is expired. RemoveExpired reports whether nothing expired is left. It needs no
-// marker, because it finds the oldest at once.
+// Remover removes what is expired. RemoveExpired reports whether nothing expired is left. It needs
+// no marker, because it finds the oldest at once.
 type Remover interface {
 	RemoveExpired(ctx context.Context) (isDone bool, err error)
 }
@@ -113,8 +119,8 @@ func Batches(batches Remover) Job {
 	return Job{Name: "batches", Every: day, Limit: stepLimit, Run: removal{batches}.run}
 }
 
-// Walk removes what is expired of a listing without order, from a marker on. It returns the marker to
-// continue from, and reports whether the listing has ended.
+// Walk removes what is expired of a listing without order, from a marker on. It returns the marker
+// to continue from, and reports whether the listing has ended.
 type Walk func(ctx context.Context, marker string) (next string, isDone bool, err error)
 
 func (w Walk) run(ctx context.Context, marker string) (Step, error) {
@@ -150,7 +156,8 @@ type MessageRetention interface {
 	RemoveForgottenBodies(ctx context.Context) (time.Time, error)
 }
 
-func runUntil(run func(context.Context) (time.Time, error)) func(context.Context, string) (Step, error) {
+func runUntil(run func(context.Context) (time.Time, error)) func(context.Context, string) (Step,
+	error) {
 	return func(ctx context.Context, _ string) (Step, error) {
 		next, err := run(ctx)
 		return Step{IsDone: err == nil && !next.IsZero(), NextAt: next}, err
@@ -159,11 +166,14 @@ func runUntil(run func(context.Context) (time.Time, error)) func(context.Context
 
 // EarlierEpochs removes expired messages from the lanes of earlier epochs.
 func EarlierEpochs(r MessageRetention) Job {
-	return Job{Name: "earlier-epochs", Every: hourly, Limit: passLimit, Run: runUntil(r.RunEarlierEpochs)}
+	return Job{Name: "earlier-epochs", Every: hourly, Limit: passLimit,
+		Run: runUntil(r.RunEarlierEpochs)}
 }
 
 // ForgottenBodies removes bodies to which no row refers.
 func ForgottenBodies(r MessageRetention) Job {
-	const limit = 5 * time.Minute // it stops by itself after about a minute, but only between two days
-	return Job{Name: "forgotten-bodies", Every: day, Limit: limit, Run: runUntil(r.RemoveForgottenBodies)}
+	// it stops by itself after about a minute, but only between two days
+	const limit = 5 * time.Minute
+	return Job{Name: "forgotten-bodies", Every: day, Limit: limit,
+		Run: runUntil(r.RemoveForgottenBodies)}
 }

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// A visit of a lane is one call of LaneRetention.RunLane. At most lanesAtOnce visits run at the same
-	// time.
+	// A visit of a lane is one call of LaneRetention.RunLane. At most lanesAtOnce visits run at the
+	// same time.
 	lanesAtOnce = 8
 	// passLimit is the time after which a pass of lanes begins no further visit. It is shorter than
 	// the minute between two sweeps.
@@ -47,8 +47,8 @@ type laneVisit struct {
 }
 
 // runPass runs visits of due lanes until no lane is due or passLimit is over. A lane that is due
-// again after its visit goes to the end of the queue, so that a lane with many old messages does not
-// keep other lanes waiting.
+// again after its visit goes to the end of the queue, so that a lane with many old messages does
+// not keep other lanes waiting.
 func (l *laneVisits) runPass(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, passLimit+maxOverrun)
 	defer cancel()
@@ -60,8 +60,10 @@ func (l *laneVisits) runPass(ctx context.Context) {
 		if len(due) == 0 || time.Since(began) >= passLimit || limited.Err() != nil {
 			return nil
 		}
+
 		visit := due[0]
 		due = due[1:]
+
 		return visit
 	}
 
@@ -78,15 +80,17 @@ func (l *laneVisits) runPass(ctx context.Context) {
 			}
 		})
 	}
+
 	workers.Wait()
 }
 
-// findDue returns the lanes whose next visit can begin now. The lane with the oldest last visit comes
-// first.
+// findDue returns the lanes whose next visit can begin now. The lane with the oldest last visit
+// comes first.
 func (l *laneVisits) findDue() []*laneVisit {
 	if l.lanes == nil {
 		l.lanes = map[int]*laneVisit{}
 	}
+
 	var due []*laneVisit
 	for number := range l.count {
 		visit := l.lanes[number]
@@ -94,11 +98,14 @@ func (l *laneVisits) findDue() []*laneVisit {
 			visit = &laneVisit{number: number}
 			l.lanes[number] = visit
 		}
+
 		if !visit.nextAt.After(l.now()) {
 			due = append(due, visit)
 		}
 	}
+
 	slices.SortStableFunc(due, func(a, b *laneVisit) int { return a.lastAt.Compare(b.lastAt) })
+
 	return due
 }
 
@@ -108,14 +115,18 @@ func (l *laneVisits) runVisit(ctx context.Context, visit *laneVisit) {
 		next, err = l.retention.RunLane(ctx, visit.number)
 		return err
 	})
+
 	visit.lastAt, visit.nextAt = l.now(), next
 	if err == nil {
 		return
 	}
+
 	if ctx.Err() != nil {
-		visit.nextAt = time.Time{} // the time limit or Close ended the visit, so the lane is due in the next pass
+		// the time limit or Close ended the visit, so the lane is due in the next pass
+		visit.nextAt = time.Time{}
 		return
 	}
+
 	visit.nextAt = l.now().Add(retryAfter)
 	l.log.Warn("retention: lane left for now", "lane", visit.number, "err", err)
 }

@@ -13,13 +13,15 @@ import (
 	"weir/internal/upkeep"
 )
 
-// work is a LaneRetention. A call of RunLane takes a second. It fails if ctx has ended, or if the map "failures" has a
-// number above 0 for the lane.
+// work is a LaneRetention. A call of RunLane takes a second. It fails if ctx has ended, or if the
+// map "failures" has a number above 0 for the lane.
 type work struct {
-	mu                   sync.Mutex
-	left, runs, failures map[int]int // by lane: successful calls still needed, calls so far, failures to come
-	active, most         int         // calls of RunLane under way: now, and the most at the same time
-	cuts                 int         // calls that ctx ended
+	mu sync.Mutex
+	// by lane: successful calls still needed, calls so far, failures to come
+	left, runs, failures map[int]int
+	// calls of RunLane under way: now, and the most at the same time
+	active, most int
+	cuts         int // calls that ctx ended
 }
 
 func (w *work) RunLane(ctx context.Context, lane int) (time.Time, error) {
@@ -29,23 +31,28 @@ func (w *work) RunLane(ctx context.Context, lane int) (time.Time, error) {
 	w.most = max(w.most, w.active)
 	w.runs[lane]++
 	w.mu.Unlock()
+
 	select {
 	case <-time.After(time.Second):
 	case <-ctx.Done():
 	}
+
 	w.mu.Lock()
 	w.active--
 	if ctx.Err() != nil {
 		w.cuts++
 		return time.Time{}, ctx.Err()
 	}
+
 	if w.failures[lane] > 0 {
 		w.failures[lane]--
 		return time.Time{}, errors.New("away")
 	}
+
 	if w.left[lane]--; w.left[lane] > 0 {
 		return time.Time{}, nil
 	}
+
 	return time.Now().Add(time.Hour), nil
 }
 
@@ -58,12 +65,16 @@ func runLanes(t *testing.T, w *work, lanes, minutes int, then func(*testing.T, *
 		if w.runs = map[int]int{}; w.left == nil {
 			w.left = map[int]int{}
 		}
-		c := upkeep.New(upkeep.Config{Retention: w, Lanes: lanes, Table: memory.New(time.Now).Table(),
-			Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
+
+		c := upkeep.New(upkeep.Config{Retention: w, Lanes: lanes,
+			Table: memory.New(time.Now).Table(),
+			Now:   time.Now, Logger: slog.New(slog.DiscardHandler)})
+
 		for range minutes {
 			c.BeginPass()
 			time.Sleep(time.Minute)
 		}
+
 		synctest.Wait()
 		then(t, c)
 		if err := c.Close(t.Context()); err != nil {
@@ -88,14 +99,18 @@ func TestKeeper_LanesTakeTurns(t *testing.T) {
 	for lane := range 100 {
 		w.left[lane] = 40
 	}
+
 	runLanes(t, w, 100, 3, func(t *testing.T, _ *upkeep.Keeper) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
+
 		for lane := range 100 {
 			if runs := w.runs[lane]; runs < 8 || runs > 16 {
-				t.Errorf("lane %d got %d visits, want 8 to 16, because each lane gets about 12", lane, runs)
+				t.Errorf("lane %d got %d visits, want 8 to 16, because each lane gets about 12",
+					lane, runs)
 			}
 		}
+
 		if w.most != 8 {
 			t.Errorf("got %d lanes cleaned at the same time at most, want 8", w.most)
 		}
@@ -118,9 +133,11 @@ func TestKeeper_OneRoundAtATime(t *testing.T) {
 		for range 100 {
 			c.BeginPass()
 		}
+
 		time.Sleep(10 * time.Second)
 		w.mu.Lock()
 		defer w.mu.Unlock()
+
 		if w.most != 1 || w.runs[0] > 71 {
 			t.Errorf("got %d visits of a lane at the same time, want 1; got %d visits in 70 s, want at most 71", w.most,
 				w.runs[0])
@@ -137,9 +154,11 @@ func TestKeeper_Close(t *testing.T) {
 		if err := c.Close(t.Context()); err != nil || time.Since(began) > 0 {
 			t.Errorf("closed after %s, %v, want 0 and no error", time.Since(began), err)
 		}
+
 		if w.cuts != 1 {
 			t.Errorf("got %d visits that ctx ended, want 1", w.cuts)
 		}
+
 		runs := w.runs[0] // needs no lock, because no pass is under way
 		c.BeginPass()
 		time.Sleep(time.Hour)

@@ -8,8 +8,8 @@ import (
 	"weir/internal/storage/listing"
 )
 
-// LeaseBlobs lists and removes the blobs of leases. Delete returns an error for a blob whose lease is
-// held.
+// LeaseBlobs lists and removes the blobs of leases. Delete returns an error for a blob whose lease
+// is held.
 type LeaseBlobs interface {
 	List(ctx context.Context, prefix, marker string) (storage.BlobPage, error)
 	Delete(ctx context.Context, name string) error
@@ -19,11 +19,12 @@ type LeaseBlobs interface {
 // replay only. All other leases are used again and again.
 var leasePrefixes = []string{"batch-", "replay-"}
 
-// minLeaseAge is longer than most batches and bulk replays take. A process may still use a younger blob.
+// minLeaseAge is longer than most batches and bulk replays take. A process may still use a younger
+// blob.
 const minLeaseAge = day
 
-// UnusedLeases removes the blobs of leases that no process will use again. A lease without a blob has
-// no holder: if a process needs the lease after all, it creates the blob again.
+// UnusedLeases removes the blobs of leases that no process will use again. A lease without a blob
+// has no holder: if a process needs the lease after all, it creates the blob again.
 func UnusedLeases(blobs LeaseBlobs, now func() time.Time) Job {
 	j := leaseJob{blobs, now}
 	return Job{Name: "unused-leases", Every: day, Limit: stepLimit, Run: Walk(j.remove).run}
@@ -51,11 +52,13 @@ func (j leaseJob) removePage(ctx context.Context, page storage.BlobPage) error {
 		if !blob.ModifiedAt.Before(before) {
 			continue
 		}
+
 		err := j.blobs.Delete(ctx, blob.Name)
 		switch storage.KindOf(err) {
 		case storage.Throttled, storage.Unavailable, storage.Ambiguous:
 			return err
 		}
 	}
+
 	return nil
 }

@@ -16,9 +16,10 @@ type passes struct {
 
 	mu        sync.Mutex
 	isClosed  bool
-	isAwaited bool               // true = another pass must begin
-	done      chan struct{}      // is closed when no further pass follows; nil = no pass is under way
-	cancel    context.CancelFunc // ends the pass under way
+	isAwaited bool // true = another pass must begin
+	// is closed when no further pass follows; nil = no pass is under way
+	done   chan struct{}
+	cancel context.CancelFunc // ends the pass under way
 }
 
 // begin begins a pass and returns at once. If a pass is under way, exactly one more pass follows,
@@ -30,6 +31,7 @@ func (r *passes) begin() {
 	if r.isClosed || r.done != nil {
 		return
 	}
+
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	r.done, r.cancel = done, cancel
@@ -46,11 +48,14 @@ func (r *passes) begin() {
 func (r *passes) next() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if r.isClosed || !r.isAwaited {
 		r.done = nil
 		return false
 	}
+
 	r.isAwaited = false
+
 	return true
 }
 
@@ -66,6 +71,7 @@ func (r *passes) close(ctx context.Context) error {
 	}
 
 	cancel()
+
 	select {
 	case <-done:
 		return nil

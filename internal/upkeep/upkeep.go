@@ -1,14 +1,14 @@
-// Package upkeep removes rows and blobs that have no further use: expired messages, bodies without a
-// message, old entries of the audit log and the history, old batches and archived files, and unused
-// blobs of leases.
+// Package upkeep removes rows and blobs that have no further use: expired messages, bodies without
+// a message, old entries of the audit log and the history, old batches and archived files, and
+// unused blobs of leases.
 //
-// The sweep begins passes once a minute. In a pass the lanes are visited one after another, and each
-// Job that is due runs once, within a limit of its own. A job that is not done goes on in the next pass, from a
-// marker that is stored. So a job with much work does not keep other jobs from theirs, and reaches its
-// end in later passes.
+// The sweep begins passes once a minute. In a pass the lanes are visited one after another, and
+// each Job that is due runs once, within a limit of its own. A job that is not done goes on in the
+// next pass, from a marker that is stored. So a job with much work does not keep other jobs from
+// theirs, and reaches its end in later passes.
 //
-// Several processes can run the same job at the same time. Then they remove the same things, and the
-// stored marker is that of one of them.
+// Several processes can run the same job at the same time. Then they remove the same things, and
+// the stored marker is that of one of them.
 package upkeep
 
 import (
@@ -58,6 +58,7 @@ func New(cfg Config) *Keeper {
 	for _, job := range cfg.Jobs {
 		k.states = append(k.states, &jobState{Job: job, nextAt: cfg.JobsAt})
 	}
+
 	return k
 }
 
@@ -68,8 +69,8 @@ func (k *Keeper) BeginPass() {
 	k.jobs.begin()
 }
 
-// Close ends the passes under way, and prevents further ones. If ctx ends before that, Close returns
-// the error of ctx.
+// Close ends the passes under way, and prevents further ones. If ctx ends before that, Close
+// returns the error of ctx.
 func (k *Keeper) Close(ctx context.Context) error {
 	var closing sync.WaitGroup
 	var lanesErr, jobsErr error
@@ -83,6 +84,7 @@ func (k *Keeper) Close(ctx context.Context) error {
 func (k *Keeper) runJobs(ctx context.Context) {
 	due := slices.Clone(k.states)
 	slices.SortStableFunc(due, func(a, b *jobState) int { return a.lastAt.Compare(b.lastAt) })
+
 	for _, job := range due {
 		if ctx.Err() == nil && !job.nextAt.After(k.cfg.Now()) {
 			k.runJob(ctx, job)
@@ -99,6 +101,7 @@ func (k *Keeper) runJob(ctx context.Context, job *jobState) {
 		k.putOff(ctx, job, err)
 		return
 	}
+
 	if now := k.cfg.Now(); stored.nextAt.After(now) && !stored.isFarAhead(now, job.Every) {
 		job.nextAt = stored.nextAt
 		return
@@ -111,6 +114,7 @@ func (k *Keeper) runJob(ctx context.Context, job *jobState) {
 		step, err = job.Run(limited, stored.marker)
 		return err
 	})
+
 	var panicked *panics.Error
 	if errors.As(err, &panicked) {
 		step = Step{Marker: stored.marker}
@@ -121,9 +125,11 @@ func (k *Keeper) runJob(ctx context.Context, job *jobState) {
 	if err != nil && (limited.Err() == nil || panicked != nil) {
 		k.putOff(ctx, job, err)
 	}
+
 	if next == stored {
 		return
 	}
+
 	if err := writePosition(ctx, k.cfg.Table, job.Name, next); err != nil {
 		k.putOff(ctx, job, err)
 	}
@@ -145,6 +151,7 @@ func (k *Keeper) putOff(ctx context.Context, job *jobState, err error) {
 	if ctx.Err() != nil {
 		return
 	}
+
 	k.cfg.Logger.Warn("upkeep: job left for now", "subject", job.Name, "err", err)
 	if soon := k.cfg.Now().Add(retryAfter); job.nextAt.Before(soon) {
 		job.nextAt = soon
@@ -176,8 +183,10 @@ func readPosition(ctx context.Context, table storage.Table, name string) (positi
 	if err != nil {
 		return position{}, err
 	}
+
 	marker, _ := row.Values["Marker"].(string)
 	nextAt, _ := row.Values["NextAt"].(time.Time)
+
 	return position{marker: marker, nextAt: nextAt.UTC()}, nil
 }
 
@@ -188,10 +197,13 @@ func writePosition(ctx context.Context, table storage.Table, name string, p posi
 	if p.marker != "" {
 		values["Marker"] = p.marker
 	}
+
 	if !p.nextAt.IsZero() {
 		values["NextAt"] = p.nextAt
 	}
-	_, err := table.Transact(ctx, partition, []storage.Op{{Kind: storage.Upsert, Key: keyPrefix + name,
-		Values: values}})
+
+	_, err := table.Transact(ctx, partition,
+		[]storage.Op{{Kind: storage.Upsert, Key: keyPrefix + name, Values: values}})
+
 	return err
 }

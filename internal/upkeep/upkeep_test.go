@@ -39,6 +39,7 @@ func (p *pile) run(ctx context.Context, marker string) (upkeep.Step, error) {
 			return upkeep.Step{Marker: strconv.Itoa(at)}, ctx.Err()
 		}
 	}
+
 	return upkeep.Step{IsDone: true}, nil
 }
 
@@ -49,8 +50,8 @@ type rig struct {
 }
 
 func (r *rig) start(jobs ...upkeep.Job) *upkeep.Keeper {
-	return upkeep.New(upkeep.Config{Retention: &work{runs: map[int]int{}}, Jobs: jobs, Table: r.table,
-		Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
+	return upkeep.New(upkeep.Config{Retention: &work{runs: map[int]int{}}, Jobs: jobs,
+		Table: r.table, Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
 }
 
 // sweepFor begins a pass each minute, and returns when all work waits.
@@ -81,16 +82,22 @@ func TestKeeper_ALargeJobDelaysNoOtherAndReachesItsEnd(t *testing.T) {
 		large, small := &pile{left: 3600}, &pile{left: 1}
 		k := r.start(large.job("large", 30*time.Second), small.job("small", 30*time.Second))
 		r.sweepFor(k, time.Minute)
+
 		if small.at != 1 || small.calls != 1 {
-			t.Errorf("after a pass: got %d of the small job in %d calls, want 1 in 1", small.at, small.calls)
+			t.Errorf("after a pass: got %d of the small job in %d calls, want 1 in 1", small.at,
+				small.calls)
 		}
+
 		r.sweepFor(k, 3*time.Hour)
 		if large.at != 3600 {
 			t.Errorf("after three hours: got %d of the large job, want 3600", large.at)
 		}
+
 		if !slices.IsSortedFunc(large.markers, compareNumbers) {
-			t.Errorf("got the markers %v, want each call to go on where the last one ended", large.markers)
+			t.Errorf("got the markers %v, want each call to go on where the last one ended",
+				large.markers)
 		}
+
 		r.stop(k)
 	})
 }
@@ -111,8 +118,10 @@ func TestKeeper_MarkersAndTimesAreStored(t *testing.T) {
 		second := r.start(p.job("walk", 30*time.Second))
 		r.sweepFor(second, 10*time.Minute)
 		r.stop(second)
+
 		if p.at != 100 || p.calls != 4 || p.markers[1] == "" {
-			t.Errorf("got %d in %d calls from the markers %q, want 100 in 4 calls", p.at, p.calls, p.markers)
+			t.Errorf("got %d in %d calls from the markers %q, want 100 in 4 calls", p.at,
+				p.calls, p.markers)
 		}
 
 		third := r.start(p.job("walk", 30*time.Second))
@@ -120,18 +129,22 @@ func TestKeeper_MarkersAndTimesAreStored(t *testing.T) {
 		if p.calls != 4 {
 			t.Errorf("within a day: got %d calls, want 4", p.calls)
 		}
+
 		r.sweepFor(third, 2*time.Hour)
+
 		if p.calls != 8 || p.markers[4] != "" {
 			t.Errorf("a day later: got the markers %q, want four more calls, the first from the beginning",
 				p.markers)
 		}
+
 		r.stop(third)
 	})
 }
 
 var errAway = errors.New("away")
 
-// A job that fails or panics is tried again in the next pass, from its last marker. The other jobs go on.
+// A job that fails or panics is tried again in the next pass, from its last marker. The other jobs
+// go on.
 func TestKeeper_GoesOnAfterAFailure(t *testing.T) {
 	for name, fail := range map[string]func() error{
 		"Error": func() error { return errAway },
@@ -148,16 +161,20 @@ func TestKeeper_GoesOnAfterAFailure(t *testing.T) {
 						case 2, 3, 4:
 							return upkeep.Step{Marker: marker}, fail()
 						}
+
 						if marker != "half" {
 							t.Errorf("got the marker %q, want half", marker)
 						}
+
 						return upkeep.Step{IsDone: true}, nil
 					}}
+
 				k := r.start(job, other.job("other", time.Minute))
 				r.sweepFor(k, 6*time.Minute)
 				if calls != 5 || other.at != 1 {
 					t.Errorf("got %d calls, and %d of the other job; want 5 and 1", calls, other.at)
 				}
+
 				r.stop(k)
 			})
 		})
@@ -172,6 +189,7 @@ func TestKeeper_IgnoresATimeFarAhead(t *testing.T) {
 			Jobs:   []upkeep.Job{p.job("walk", time.Minute)},
 			Now:    func() time.Time { return time.Now().Add(1000 * 24 * time.Hour) },
 			Logger: slog.New(slog.DiscardHandler)})
+
 		r.sweepFor(fast, time.Minute)
 		r.stop(fast)
 		k := r.start(p.job("walk", time.Minute))
@@ -179,12 +197,13 @@ func TestKeeper_IgnoresATimeFarAhead(t *testing.T) {
 		if p.calls != 2 {
 			t.Errorf("got %d calls, want 2", p.calls)
 		}
+
 		r.stop(k)
 	})
 }
 
-// Blobs of leases that are used for one batch or one bulk replay only are removed when they are old, and
-// not held.
+// Blobs of leases that are used for one batch or one bulk replay only are removed when they are
+// old, and not held.
 func TestUnusedLeases(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -195,10 +214,12 @@ func TestUnusedLeases(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+
 		for i := range 1500 {
 			acquire("batch-" + strconv.Itoa(i))
 			acquire("replay-" + strconv.Itoa(i))
 		}
+
 		acquire("lane-1.0")
 		time.Sleep(25 * time.Hour)
 		acquire("batch-7")
@@ -208,14 +229,17 @@ func TestUnusedLeases(t *testing.T) {
 		if err != nil || !step.IsDone {
 			t.Fatalf("got %+v, %v; want the walk done", step, err)
 		}
+
 		page, err := account.Leases().List(t.Context(), "", "")
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var got []string
 		for _, blob := range page.Infos {
 			got = append(got, blob.Name)
 		}
+
 		if want := []string{"batch-7", "batch-new", "lane-1.0"}; !slices.Equal(got, want) {
 			t.Errorf("got the leases %v, want %v", got, want)
 		}

@@ -6,10 +6,11 @@ import (
 	"weir/internal/weir"
 )
 
-// maxRemembered limits the charges that one quota remembers. A charge takes about 100 bytes, so a quota takes 1 MiB at
-// most. RabbitMQ and the inbox have a few hundred submissions under way at a time, and a post that is repeated after
-// 503 comes again within seconds; 10,000 are the posts of several minutes in which storage answers none. If more are
-// remembered, one of them is forgotten, and its repeat is charged again.
+// maxRemembered limits the charges that one quota remembers. A charge takes about 100 bytes, so a
+// quota takes 1 MiB at most. RabbitMQ and the inbox have a few hundred submissions under way at a
+// time, and a post that is repeated after 503 comes again within seconds; 10,000 are the posts of
+// several minutes in which storage answers none. If more are remembered, one of them is forgotten,
+// and its repeat is charged again.
 const maxRemembered = 10_000
 
 // submissionID identifies a submission: its ordering key and its idempotency key.
@@ -19,18 +20,21 @@ type submissionID [sha256.Size]byte
 type charge struct {
 	quota *quota
 	day   string
-	// id is the submission; nil = the submission has no idempotency key, so each try of it is another message.
+	// id is the submission; nil = the submission has no idempotency key, so each try of it is
+	// another message.
 	id *submissionID
-	// isRemembered means that an earlier try of the submission took the message, and that its answer was lost.
+	// isRemembered means that an earlier try of the submission took the message, and that its
+	// answer was lost.
 	isRemembered bool
 }
 
-// settle gives the message back to the quota if it is certain that the submission's tries have stored none. If it is
-// not known, settle remembers the charge for the next try of the submission.
+// settle gives the message back to the quota if it is certain that the submission's tries have
+// stored none. If it is not known, settle remembers the charge for the next try of the submission.
 func (c *charge) settle(result weir.AppendResult) {
 	switch {
 	case result == weir.Appended:
-	case result == weir.AppendRepeated && c.isRemembered: // the earlier try stored the message, and is charged
+	case result == weir.AppendRepeated &&
+		c.isRemembered: // the earlier try stored the message, and is charged
 	case result == weir.AppendUnknown && c.id == nil:
 	case result == weir.AppendUnknown, c.isRemembered:
 		c.quota.remember(c)
@@ -48,26 +52,31 @@ func newSubmissionID(submission string) *submissionID {
 	return &id
 }
 
-// recall removes and returns the remembered charge of a submission; nil = none is remembered for the present day.
+// recall removes and returns the remembered charge of a submission; nil = none is remembered for
+// the present day.
 func (q *quota) recall(id *submissionID) *charge {
 	if id == nil {
 		return nil
 	}
+
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.beginDay()
 	if !q.remembered[*id] {
 		return nil
 	}
+
 	delete(q.remembered, *id)
+
 	return &charge{quota: q, day: q.day, id: id, isRemembered: true}
 }
 
-// remember keeps a charge for the next try of its submission. If one is kept already, the two tries can have stored
-// only one message, so the charge is given back.
+// remember keeps a charge for the next try of its submission. If one is kept already, the two tries
+// can have stored only one message, so the charge is given back.
 func (q *quota) remember(c *charge) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	switch {
 	case q.day != c.day:
 	case q.remembered[*c.id]:
@@ -79,6 +88,7 @@ func (q *quota) remember(c *charge) {
 			}
 			delete(q.remembered, other)
 		}
+
 		q.remembered[*c.id] = true
 	}
 }

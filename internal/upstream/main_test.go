@@ -33,7 +33,8 @@ func (l *limits) Limited(name, limit string) {
 const (
 	newsroomKey = "newsroom-0123456789abcdef"
 	oldKey      = "newsroom-old-89abcdef0123"
-	// gitHubSecret and webhookSecret are from the examples that GitHub and Standard Webhooks publish.
+	// gitHubSecret and webhookSecret are from the examples that GitHub and Standard Webhooks
+	// publish.
 	gitHubSecret  = "It's a Secret to Everybody"
 	webhookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	nextSecret    = "whsec_bmV4dC1uZXh0LW5leHQtbmV4dC1uZXh0LW5leHQ="
@@ -48,16 +49,19 @@ func parseSecret(t *testing.T, scheme upstream.Scheme, text string) []byte {
 	return secret
 }
 
-// newSet returns a set with an upstream for each kind of credentials, and the upstream "queue", which has no
-// credentials.
+// newSet returns a set with an upstream for each kind of credentials, and the upstream "queue",
+// which has no credentials.
 func newSet(t *testing.T, table storage.Table, now func() time.Time) *upstream.Set {
 	t.Helper()
 	return upstream.NewSet([]upstream.Definition{
-		{Name: "newsroom", Keys: []string{newsroomKey, oldKey}, Contracts: []string{"article", "picture"}},
-		{Name: "forge", Scheme: upstream.GitHub, Secrets: [][]byte{parseSecret(t, upstream.GitHub, gitHubSecret)}},
-		{Name: "shop", Scheme: upstream.StandardWebhooks, Tolerance: 5 * time.Minute, Secrets: [][]byte{
-			parseSecret(t, upstream.StandardWebhooks, webhookSecret), parseSecret(t, upstream.StandardWebhooks,
-				nextSecret)}},
+		{Name: "newsroom", Keys: []string{newsroomKey, oldKey},
+			Contracts: []string{"article", "picture"}},
+		{Name: "forge", Scheme: upstream.GitHub,
+			Secrets: [][]byte{parseSecret(t, upstream.GitHub, gitHubSecret)}},
+		{Name: "shop", Scheme: upstream.StandardWebhooks, Tolerance: 5 * time.Minute,
+			Secrets: [][]byte{
+				parseSecret(t, upstream.StandardWebhooks, webhookSecret),
+				parseSecret(t, upstream.StandardWebhooks, nextSecret)}},
 		{Name: "queue"},
 	}, table, now, &limits{})
 }
@@ -72,17 +76,21 @@ func headersOf(pairs ...string) http.Header {
 }
 
 // verifyRequest verifies a request as functions/receive does.
-func verifyRequest(s *upstream.Set, h http.Header, parameter []string, body string) (name string, err error) {
+func verifyRequest(s *upstream.Set, h http.Header, parameter []string, body string) (name string,
+	err error) {
 	c, err := upstream.ReadCredentials(h, parameter)
 	if err != nil {
 		return "", err
 	}
+
 	v, err := s.Verify(c)
 	if err != nil {
 		return "", err
 	}
+
 	for i := range len(body) { // byte by byte, because the document of a batch arrives in pieces
 		_, _ = v.Write([]byte(body[i : i+1]))
 	}
+
 	return v.Finish()
 }

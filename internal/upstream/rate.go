@@ -19,8 +19,8 @@ func (r Rate) String() string {
 	return fmt.Sprintf("%d messages a second", r.Count)
 }
 
-// bucket is the token bucket of a Rate. It is full at first. It holds at most Count tokens, and gets Count new tokens
-// in each Per. It is safe for concurrent use.
+// bucket is the token bucket of a Rate. It is full at first. It holds at most Count tokens, and
+// gets Count new tokens in each Per. It is safe for concurrent use.
 type bucket struct {
 	interval time.Duration // time between two tokens
 	size     time.Duration // time in which an empty bucket becomes full
@@ -34,7 +34,8 @@ func newBucket(r Rate) *bucket {
 	return &bucket{interval: interval, size: interval * time.Duration(r.Count)}
 }
 
-// takeToken takes a token and returns 0. If the bucket is empty, takeToken returns the time until the next token.
+// takeToken takes a token and returns 0. If the bucket is empty, takeToken returns the time until
+// the next token.
 func (b *bucket) takeToken(now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -42,9 +43,12 @@ func (b *bucket) takeToken(now time.Time) time.Duration {
 	if fullAt.Before(now) {
 		fullAt = now
 	}
+
 	if wait := fullAt.Add(b.interval).Sub(now) - b.size; wait > 0 {
 		return wait
 	}
+
 	b.fullAt = fullAt.Add(b.interval)
+
 	return 0
 }

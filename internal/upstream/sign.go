@@ -12,18 +12,20 @@ import (
 
 // Sender has the credentials with which an upstream sends requests.
 type Sender struct {
-	Name   string // the name of the upstream, needed if requests are signed; "" = the name is not sent
+	// the name of the upstream, needed if requests are signed; "" = the name is not sent
+	Name   string
 	Key    string // "" = requests are signed
 	Scheme Scheme // used only without Key
 	Secret []byte // used only without Key
 }
 
-// AddTo adds the credentials to the headers of a request. The parameter id is the idempotency key of the request. Only
-// StandardWebhooks uses id and now.
+// AddTo adds the credentials to the headers of a request. The parameter id is the idempotency key
+// of the request. Only StandardWebhooks uses id and now.
 func (s *Sender) AddTo(h http.Header, id string, now time.Time, body []byte) {
 	if s.Name != "" {
 		h.Set(NameHeader, s.Name)
 	}
+
 	mac := hmac.New(sha256.New, s.Secret)
 	switch {
 	case s.Key != "":

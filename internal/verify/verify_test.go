@@ -20,6 +20,7 @@ func TestCompareLane_Whole(t *testing.T) {
 	if r := a.compareLane(); !r.IsWhole() || r.Accepted != 0 {
 		t.Errorf("a new lane: %+v, want it whole with no message", r)
 	}
+
 	a.appendMessages(5, 0)
 	a.appendMessages(1, 100<<10)
 	a.appendScheduled()
@@ -37,7 +38,8 @@ func TestCompareLane_Differences(t *testing.T) {
 		problem string
 	}{
 		"HeadCopiedFirst": {(*account).restoreHead, "3 messages stand behind the end of the log"},
-		"RowLost":         {func(a *account) { a.removeRow("m_", 2) }, "1 messages have no row: sequence 2"},
+		"RowLost": {func(a *account) { a.removeRow("m_", 2) },
+			"1 messages have no row: sequence 2"},
 		"RowOfScheduledLost": {func(a *account) { a.removeRow("m_", 7) },
 			"1 messages are queued or scheduled, and do not wait by their rows: sequence 7"},
 		"DeliveredAfterTail": {func(a *account) { a.setStage(3, weir.Delivered) },
@@ -91,8 +93,8 @@ func (a *account) compareLane() verify.Report {
 	return r
 }
 
-// appendMessages appends messages. The parameter "count" is the number of messages. Each body ends with random bytes,
-// which do not compress; the parameter "size" is the number of these bytes.
+// appendMessages appends messages. The parameter "count" is the number of messages. Each body ends
+// with random bytes, which do not compress; the parameter "size" is the number of these bytes.
 func (a *account) appendMessages(count, size int) {
 	a.t.Helper()
 	for range count {
@@ -112,7 +114,9 @@ func (a *account) appendMessage(m weir.Message) {
 	a.lanes.Append("/a", string(m.Body), func(to *weir.Message) { to.DueAt = m.DueAt })
 }
 
-func (a *account) partitionName() string { return strings.TrimPrefix(a.store.LeaseName(0), "lane-") }
+func (a *account) partitionName() string {
+	return strings.TrimPrefix(a.store.LeaseName(0), "lane-")
+}
 
 func (a *account) readRow(key string) storage.Row {
 	a.t.Helper()
@@ -132,19 +136,22 @@ func (a *account) writeRow(op storage.Op) {
 
 func (a *account) keepHead() { a.head = a.readRow("!head") }
 
-// restoreHead writes back the head that keepHead read, as in a copy whose head is older than its messages.
+// restoreHead writes back the head that keepHead read, as in a copy whose head is older than its
+// messages.
 func (a *account) restoreHead() {
-	a.writeRow(storage.Op{Kind: storage.Merge, Key: "!head", Values: a.head.Values, IfMatch: storage.AnyETag})
+	a.writeRow(storage.Op{Kind: storage.Merge, Key: "!head", Values: a.head.Values,
+		IfMatch: storage.AnyETag})
 }
 
 // removeRow removes the first row of a message whose key has the prefix.
 func (a *account) removeRow(prefix string, seq int64) {
 	a.t.Helper()
-	page, err := a.memory.Table().Range(a.t.Context(), storage.Query{Partition: a.partitionName(), From: prefix,
-		To: prefix + "~"})
+	page, err := a.memory.Table().Range(a.t.Context(),
+		storage.Query{Partition: a.partitionName(), From: prefix, To: prefix + "~"})
 	if err != nil {
 		a.t.Fatal(err)
 	}
+
 	for _, r := range page.Rows {
 		if strings.HasSuffix(r.Key, lane.OrderPos(seq)) {
 			a.writeRow(storage.Op{Kind: storage.Delete, Key: r.Key, IfMatch: storage.AnyETag})
@@ -165,6 +172,7 @@ func (a *account) removeBody() {
 	if err != nil || len(page.Infos) != 1 {
 		a.t.Fatalf("%d blobs (%v), want one", len(page.Infos), err)
 	}
+
 	for _, info := range page.Infos {
 		if err := a.memory.Blobs().Delete(a.t.Context(), info.Name); err != nil {
 			a.t.Fatal(err)

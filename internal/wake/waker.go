@@ -5,8 +5,8 @@ package wake
 
 import "weir/internal/weir"
 
-// Ringer makes this process or another one look at a lane with work. Ring returns at once. It reports
-// no failure, because the next sweep finds the work, too.
+// Ringer makes this process or another one look at a lane with work. Ring returns at once. It
+// reports no failure, because the next sweep finds the work, too.
 type Ringer interface{ Ring(lane int) }
 
 // Drainer is the drainer of this process; see drain.Drainer.
@@ -27,8 +27,8 @@ type Waker struct {
 	TicketsOnly bool // this process drains only the lanes that its tickets name
 }
 
-// Ring implements Ringer for a request, or another change of a lane: it enqueues a ticket, and wakes
-// the drainer of this process, except if TicketsOnly is set.
+// Ring implements Ringer for a request, or another change of a lane: it enqueues a ticket, and
+// wakes the drainer of this process, except if TicketsOnly is set.
 func (w Waker) Ring(lane int) {
 	if !w.TicketsOnly {
 		w.Drainer.Wake(lane)
@@ -36,17 +36,17 @@ func (w Waker) Ring(lane int) {
 	w.Tickets.EnqueueAsync(lane)
 }
 
-// Offer passes messages that this process has just appended to the drainer of this process, so that it
-// need not read them. If TicketsOnly is set, Offer does nothing. For each message the caller of the
-// appender calls Filed().Ring afterwards.
+// Offer passes messages that this process has just appended to the drainer of this process, so that
+// it need not read them. If TicketsOnly is set, Offer does nothing. For each message the caller of
+// the appender calls Filed().Ring afterwards.
 func (w Waker) Offer(lane int, messages []weir.Message) {
 	if !w.TicketsOnly {
 		w.Drainer.OfferAppended(lane, messages)
 	}
 }
 
-// Filed returns the Ringer for messages that were offered. If several messages were offered together,
-// only the first Ring wakes the drainer of this process.
+// Filed returns the Ringer for messages that were offered. If several messages were offered
+// together, only the first Ring wakes the drainer of this process.
 func (w Waker) Filed() Ringer { return filedRinger{w} }
 
 type filedRinger struct{ Waker }
@@ -56,16 +56,16 @@ func (r filedRinger) Ring(lane int) {
 	r.Tickets.EnqueueAsync(lane)
 }
 
-// WakeOffered wakes the drainer of this process for messages that were offered. If TicketsOnly is set,
-// WakeOffered does nothing.
+// WakeOffered wakes the drainer of this process for messages that were offered. If TicketsOnly is
+// set, WakeOffered does nothing.
 func (w Waker) WakeOffered(lane int) {
 	if !w.TicketsOnly {
 		w.Drainer.WakeOffered(lane)
 	}
 }
 
-// Wake makes the drainer of this process look at a lane. If TicketsOnly is set, Wake enqueues a ticket
-// instead. A sweep wakes lanes: it looks at them again in a minute, so it needs no ticket.
+// Wake makes the drainer of this process look at a lane. If TicketsOnly is set, Wake enqueues a
+// ticket instead. A sweep wakes lanes: it looks at them again in a minute, so it needs no ticket.
 func (w Waker) Wake(lane int) {
 	if w.TicketsOnly {
 		w.Tickets.EnqueueAsync(lane)

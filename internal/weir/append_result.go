@@ -8,5 +8,6 @@ const (
 	NotAppended    AppendResult = iota // the try certainly stored no message
 	Appended                           // the try stored a message
 	AppendRepeated                     // an earlier try had stored the message
-	AppendUnknown                      // the answer of storage was lost: the try may have stored the message
+	// the answer of storage was lost: the try may have stored the message
+	AppendUnknown
 )

@@ -57,7 +57,8 @@ func TestParseMoment_LostPlus(t *testing.T) {
 	} {
 		_, err := weir.ParseMoment(text)
 		if err == nil || strings.Contains(err.Error(), hint) != isExpected {
-			t.Errorf("%q: got the error %v, want the hint %q in it: %t", text, err, hint, isExpected)
+			t.Errorf("%q: got the error %v, want the hint %q in it: %t", text, err, hint,
+				isExpected)
 		}
 	}
 }

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// ReadContentEncoding reads the values of the header Content-Encoding, or of a property with the same meaning. It
-// reports whether the body is compressed by gzip, once. Any other coding except "identity" is an error of kind Unsupported.
+// ReadContentEncoding reads the values of the header Content-Encoding, or of a property with the
+// same meaning. It reports whether the body is compressed by gzip, once. Any other coding except
+// "identity" is an error of kind Unsupported.
 func ReadContentEncoding(values ...string) (isGzip bool, err error) {
 	var others []string
 	for coding := range strings.SplitSeq(strings.Join(values, ","), ",") {
@@ -17,12 +18,13 @@ func ReadContentEncoding(values ...string) (isGzip bool, err error) {
 		}
 		others = append(others, coding)
 	}
+
 	return isGzip, checkCodings("send the body uncompressed, or by gzip once", others)
 }
 
-// CheckContentEncoding checks the values of a header Content-Encoding for a body that Weir does not unpack: each coding
-// except "identity" is an error of kind Unsupported. If a way in ignored the header, Weir would store the compressed
-// bytes of a batch, and refuse them after its 202.
+// CheckContentEncoding checks the values of a header Content-Encoding for a body that Weir does not
+// unpack: each coding except "identity" is an error of kind Unsupported. If a way in ignored the
+// header, Weir would store the compressed bytes of a batch, and refuse them after its 202.
 func CheckContentEncoding(values ...string) error {
 	return checkCodings("send the body uncompressed", values)
 }
@@ -38,5 +40,6 @@ func checkCodings(remedy string, values []string) error {
 			Message: fmt.Sprintf("the Content-Encoding %s is not supported: %s; "+
 				"a character set belongs in the Content-Type", quoteInput(coding), remedy)}
 	}
+
 	return nil
 }

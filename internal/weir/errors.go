@@ -12,18 +12,20 @@ type Kind int
 
 // The kinds of errors, with the HTTP statuses that package httpio answers.
 const (
-	Internal        Kind = iota // 500: a defect of Weir; callers do not see the error's text
-	Malformed                   // 400: the request cannot be parsed
-	NotFound                    // 404
-	Conflict                    // 409
-	Stale                       // 412: the resource has changed since the caller read it
-	TooLarge                    // 413
-	Unsupported                 // 415: media type or encoding
-	Invalid                     // 422: the request can be parsed, but breaks a rule
-	Unavailable                 // 503: storage cannot be reached, or Weir cannot do this now; a retry can succeed
-	Forbidden                   // 403: the request came from another site's page, or the upstream lacks the right
-	Unauthenticated             // 401: credentials of an upstream are missing or wrong
-	Limited                     // 429: the upstream has used up a limit
+	Internal    Kind = iota // 500: a defect of Weir; callers do not see the error's text
+	Malformed               // 400: the request cannot be parsed
+	NotFound                // 404
+	Conflict                // 409
+	Stale                   // 412: the resource has changed since the caller read it
+	TooLarge                // 413
+	Unsupported             // 415: media type or encoding
+	Invalid                 // 422: the request can be parsed, but breaks a rule
+	// 503: storage cannot be reached, or Weir cannot do this now; a retry can succeed
+	Unavailable
+	// 403: the request came from another site's page, or the upstream lacks the right
+	Forbidden
+	Unauthenticated // 401: credentials of an upstream are missing or wrong
+	Limited         // 429: the upstream has used up a limit
 )
 
 // Problem is one mistake in a request.
@@ -70,8 +72,9 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// FirstRule returns the path and the rule of the first problem of a refusal, such as "./@path required". It leaves out
-// the limit of a rule such as max=200. The result is "" if err names no rule.
+// FirstRule returns the path and the rule of the first problem of a refusal, such as "./@path
+// required". It leaves out the limit of a rule such as max=200. The result is "" if err names no
+// rule.
 func FirstRule(err error) string {
 	var e *Error
 	if !errors.As(err, &e) || len(e.Problems) == 0 {
@@ -90,7 +93,8 @@ func ContractOf(err error) string {
 	return ""
 }
 
-// KindOf returns the kind of the first *Error in err's chain. If the chain has no *Error, KindOf returns Internal.
+// KindOf returns the kind of the first *Error in err's chain. If the chain has no *Error, KindOf
+// returns Internal.
 func KindOf(err error) Kind {
 	var e *Error
 	if errors.As(err, &e) {

@@ -33,7 +33,9 @@ func TestFingerprint_Normalised(t *testing.T) {
 			t.Errorf("%q: got %q, want %q", reason, got, want)
 		}
 	}
-	if _, got := weir.Fingerprint("c", 0, strings.Repeat("ä", 500)); utf8.RuneCountInString(got) != 200 ||
+
+	if _, got := weir.Fingerprint("c", 0, strings.Repeat("ä", 500)); utf8.RuneCountInString(got) !=
+		200 ||
 		!utf8.ValidString(got) {
 		t.Errorf("got %d characters, want 200 of UTF-8", utf8.RuneCountInString(got))
 	}
@@ -45,18 +47,23 @@ func TestFingerprint_Kinds(t *testing.T) {
 		f, _ := weir.Fingerprint(contract, status, reason)
 		return f
 	}
+
 	one := name("article", 422, "asset 1 is missing")
 	if len(one) != 12 || one != name("article", 422, "asset 99 is missing") {
 		t.Errorf("got the fingerprint %q, and with another number %q; want the same 12 characters",
 			one, name("article", 422, "asset 99 is missing"))
 	}
-	if name("article", 422, `422: {"error":"title_missing"}`) == name("article", 422, `422: {"error":"asset_locked"}`) {
+
+	if name("article", 422, `422: {"error":"title_missing"}`) == name("article", 422,
+		`422: {"error":"asset_locked"}`) {
 		t.Error("two errors in JSON have the same fingerprint, want two fingerprints")
 	}
+
 	for _, other := range []string{name("picture", 422, "asset 1 is missing"),
 		name("article", 400, "asset 1 is missing"), name("article", 422, "asset 1 is locked")} {
 		if other == one {
-			t.Errorf("another kind of failure has the same fingerprint %q, want a different one", one)
+			t.Errorf("another kind of failure has the same fingerprint %q, want a different one",
+				one)
 		}
 	}
 }

@@ -4,8 +4,8 @@ import "context"
 
 type headersKey struct{}
 
-// WithHeaders returns a context with the headers of a submission. Contracts with the same root element
-// can compare them. The names must be canonical, as http.Header stores them.
+// WithHeaders returns a context with the headers of a submission. Contracts with the same root
+// element can compare them. The names must be canonical, as http.Header stores them.
 func WithHeaders(ctx context.Context, headers map[string][]string) context.Context {
 	return context.WithValue(ctx, headersKey{}, headers)
 }

@@ -12,8 +12,9 @@ func TestID(t *testing.T) {
 	if got, err := weir.ParseID(id.String()); got != id || err != nil {
 		t.Errorf("got %+v %v, want %v and no error", got, err, id)
 	}
-	for _, s := range []string{"", "A", "====", id.String() + "A", id.String()[1:], id.String() + "=",
-		"gICAgICAgICAgICA"} {
+
+	for _, s := range []string{"", "A", "====", id.String() + "A", id.String()[1:],
+		id.String() + "=", "gICAgICAgICAgICA"} {
 		if got, err := weir.ParseID(s); err == nil {
 			t.Errorf("%q: got the id %+v, want an error", s, got)
 		}

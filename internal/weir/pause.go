@@ -15,8 +15,8 @@ type Pause struct {
 	Until  time.Time // zero = until an operator ends the pause
 }
 
-// Forever stands for a time that never comes. It is the beginning of the year 9999, the last year that storage
-// can store.
+// Forever stands for a time that never comes. It is the beginning of the year 9999, the last year
+// that storage can store.
 var Forever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Ends returns the time at which the pause ends, or Forever if an operator must end it.

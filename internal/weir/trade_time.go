@@ -15,8 +15,10 @@ import (
 // (20300131T0800). Seconds, their fraction and the offset may be missing. The groups are those of
 // isoGroups, first for the extended form.
 var isoTime = regexp.MustCompile(`^(?:` +
-	`([0-9]{4})-([0-9]{2})-([0-9]{2})(?:[Tt ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(\.[0-9]+)?)?` + isoOffset + `)?|` +
-	`([0-9]{4})([0-9]{2})([0-9]{2})(?:[Tt]([0-9]{2})([0-9]{2})(?:([0-9]{2})(\.[0-9]+)?)?` + isoOffset + `)?)$`)
+	`([0-9]{4})-([0-9]{2})-([0-9]{2})(?:[Tt ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(\.[0-9]+)?)?` +
+	isoOffset + `)?|` +
+	`([0-9]{4})([0-9]{2})([0-9]{2})(?:[Tt]([0-9]{2})([0-9]{2})(?:([0-9]{2})(\.[0-9]+)?)?` +
+	isoOffset + `)?)$`)
 
 const isoOffset = `([Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?`
 
@@ -25,17 +27,19 @@ const isoGroups = 8
 
 // mailTime matches a date of RFC 822, as its successors allow it: the weekday, the seconds and the
 // century may be missing.
-var mailTime = regexp.MustCompile(`^(?:([A-Za-z]{3}), *)?([0-9]{1,2}) +([A-Za-z]{3}) +([0-9]{4}|[0-9]{2})` +
-	` +([0-9]{2}):([0-9]{2})(?::([0-9]{2}))?(?: +([+-][0-9]{4}|[A-Za-z]{1,3}))?$`)
+var mailTime = regexp.MustCompile(
+	`^(?:([A-Za-z]{3}), *)?([0-9]{1,2}) +([A-Za-z]{3}) +([0-9]{4}|[0-9]{2})` +
+		` +([0-9]{2}):([0-9]{2})(?::([0-9]{2}))?(?: +([+-][0-9]{4}|[A-Za-z]{1,3}))?$`)
 
-// mailZones are the offsets of the zones that RFC 822 names, in hours. RFC 2822 gives the letters of
-// the military zones no meaning, except Z.
-var mailZones = map[string]int{"UT": 0, "UTC": 0, "GMT": 0, "Z": 0, "EST": -5, "EDT": -4, "CST": -6, "CDT": -5,
-	"MST": -7, "MDT": -6, "PST": -8, "PDT": -7}
+// mailZones are the offsets of the zones that RFC 822 names, in hours. RFC 2822 gives the letters
+// of the military zones no meaning, except Z.
+var mailZones = map[string]int{"UT": 0, "UTC": 0, "GMT": 0, "Z": 0, "EST": -5, "EDT": -4,
+	"CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7}
 
 var (
-	mailMonths = []string{"jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"}
-	mailDays   = []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
+	mailMonths = []string{"jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct",
+		"nov", "dec"}
+	mailDays = []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
 )
 
 // wallTime is a time as a text writes it.
@@ -46,44 +50,52 @@ type wallTime struct {
 }
 
 // ParseTradeTime parses a time: RFC 3339, ISO 8601 in the basic form or without seconds, a date, or
-// RFC 822. A time without an offset is one of the zone. If the zone is nil, such a time is refused. A
-// date is the beginning of that day.
+// RFC 822. A time without an offset is one of the zone. If the zone is nil, such a time is refused.
+// A date is the beginning of that day.
 func ParseTradeTime(text string, zone *time.Location) (time.Time, error) {
 	if t, err := ParseTime(text); err == nil {
 		return t, nil
 	}
+
 	wall, isTime := parseISOTime(text)
 	if !isTime {
 		wall, isTime = parseMailTime(text)
 	}
+
 	switch {
 	case !isTime:
 		return time.Time{}, fmt.Errorf("%w, nor one by ISO 8601 or RFC 822", notTimeError(text))
 	case wall.hasOffset:
 		return wall.at.Add(-wall.offset).In(time.FixedZone("", int(wall.offset/time.Second))), nil
 	case zone == nil:
-		return time.Time{}, fmt.Errorf("%w; timezone in the contract names the zone of times without an offset",
+		return time.Time{}, fmt.Errorf(
+			"%w; timezone in the contract names the zone of times without an offset",
 			notTimeError(text))
 	}
+
 	return resolveLocal(wall.at, zone), nil
 }
 
 // resolveLocal returns the instant of a local time. Of a time that occurs twice, because the clocks
-// are set back, the earlier one counts. A time that is left out, because they are set forward, moves
-// forward by the same step. The parameter wall has the local time as if it were in UTC.
+// are set back, the earlier one counts. A time that is left out, because they are set forward,
+// moves forward by the same step. The parameter wall has the local time as if it were in UTC.
 func resolveLocal(wall time.Time, zone *time.Location) time.Time {
 	offsetAt := func(t time.Time) time.Duration {
 		_, seconds := t.In(zone).Zone()
 		return time.Duration(seconds) * time.Second
 	}
-	const around = 24 * time.Hour // more than any offset, and less than the time between two changes of clocks
+
+	// more than any offset, and less than the time between two changes of clocks
+	const around = 24 * time.Hour
 	before, after := offsetAt(wall.Add(-around)), offsetAt(wall.Add(around))
+
 	// The larger offset is the earlier instant.
 	for _, offset := range []time.Duration{max(before, after), min(before, after)} {
 		if t := wall.Add(-offset); offsetAt(t) == offset {
 			return t.In(zone)
 		}
 	}
+
 	return wall.Add(-before).In(zone)
 }
 
@@ -92,14 +104,17 @@ func parseISOTime(text string) (wallTime, bool) {
 	if m == nil {
 		return wallTime{}, false
 	}
+
 	g := m[1 : 1+isoGroups]
 	if g[0] == "" {
 		g = m[1+isoGroups:]
 	}
+
 	w, isTime := newWallTime(g[0], g[1], g[2], g[3], g[4], g[5])
 	if !isTime || g[6] != "" && !w.addFraction(g[6]) {
 		return wallTime{}, false
 	}
+
 	return w, w.setOffset(strings.Replace(g[7], ":", "", 1))
 }
 
@@ -108,24 +123,29 @@ func parseMailTime(text string) (wallTime, bool) {
 	if m == nil {
 		return wallTime{}, false
 	}
+
 	year, month := m[4], slices.Index(mailMonths, strings.ToLower(m[3]))+1
 	if len(year) == 2 && year < "50" { // RFC 2822, section 4.3
 		year = "20" + year
 	} else if len(year) == 2 {
 		year = "19" + year
 	}
+
 	w, isTime := newWallTime(year, strconv.Itoa(month), m[2], m[5], m[6], m[7])
 	if !isTime {
 		return wallTime{}, false
 	}
+
 	// Another weekday shows that the date is wrong, and not which part of it.
 	if m[1] != "" && slices.Index(mailDays, strings.ToLower(m[1])) != int(w.at.Weekday()) {
 		return wallTime{}, false
 	}
+
 	if hours, isNamed := mailZones[strings.ToUpper(m[8])]; isNamed {
 		w.offset, w.hasOffset = time.Duration(hours)*time.Hour, true
 		return w, true
 	}
+
 	return w, m[8] == "" || len(m[8]) == 5 && w.setOffset(m[8])
 }
 
@@ -136,18 +156,22 @@ func newWallTime(year, month, day, hour, minute, second string) (wallTime, bool)
 		n, _ := strconv.Atoi(digits) // the regular expressions match digits only
 		return n
 	}
+
 	y, mo, d := number(year), number(month), number(day)
 	h, mi, s := number(hour), number(minute), number(second)
 	if h > 23 || mi > 59 || s > 59 {
 		return wallTime{}, false
 	}
+
 	at := time.Date(y, time.Month(mo), d, h, mi, s, 0, time.UTC)
+
 	return wallTime{at: at}, at.Month() == time.Month(mo) && at.Day() == d
 }
 
 // addFraction adds the fraction of a second, such as ".5".
 func (w *wallTime) addFraction(text string) bool {
-	d, err := time.ParseDuration("0" + text[:min(len(text), 10)] + "s") // nanoseconds are the smallest part
+	// nanoseconds are the smallest part
+	d, err := time.ParseDuration("0" + text[:min(len(text), 10)] + "s")
 	w.at = w.at.Add(d)
 	return err == nil
 }
@@ -157,14 +181,17 @@ func (w *wallTime) setOffset(text string) bool {
 	if w.hasOffset = text != ""; !w.hasOffset || strings.EqualFold(text, "Z") {
 		return true
 	}
+
 	hours, err := strconv.Atoi(text[1:3])
 	minutes := 0
 	if len(text) == 5 && err == nil {
 		minutes, err = strconv.Atoi(text[3:])
 	}
+
 	w.offset = time.Duration(hours)*time.Hour + time.Duration(minutes)*time.Minute
 	if text[0] == '-' {
 		w.offset = -w.offset
 	}
+
 	return err == nil && hours < 24 && minutes < 60
 }

@@ -52,6 +52,7 @@ func TestParseTradeTime(t *testing.T) {
 			t.Errorf("%s: got %v, %v; want %s", text, got.UTC(), err, want)
 		}
 	}
+
 	for _, c := range []struct{ zone, text, want string }{
 		{"Asia/Beirut", "2026-03-29", "2026-03-28T22:00:00Z"}, // midnight does not exist: 01:00
 		{"Australia/Lord_Howe", "2026-10-04T02:15:00", "2026-10-03T15:45:00Z"},
@@ -68,17 +69,24 @@ func TestParseTradeTime(t *testing.T) {
 
 func TestParseTradeTime_Refuses(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"", " ", "2030", "2030-01", "2030-02-30", "2030-13-01", "2030-01-31T", "2030-01-31T24:00",
-		"2030-01-31T08", "2030-01-31T08:60", "2030-01-31T08:00:60", "2030-01-31T0800", "20300131T08:00",
-		"2030-01-31T08:00:00+24:00", "2030-01-31T08:00:00+1", "2030-01-31T08:00:00,5Z", "2030-01-31Z",
-		"2030-W05-4", "2030-031", "31.01.2030", "01/31/2030", "Fri, 31 Jan 2030 08:00:00 GMT", "31 Jan 2030",
-		"31 Foo 2030 08:00 GMT", "31 Jan 2030 08:00 CET", "31 Jan 2030 08:00 A", "31 Feb 2030 08:00 GMT", "31 Jan 2030 8:00 GMT",
+	for _, text := range []string{"", " ", "2030", "2030-01", "2030-02-30", "2030-13-01",
+		"2030-01-31T", "2030-01-31T24:00",
+		"2030-01-31T08", "2030-01-31T08:60", "2030-01-31T08:00:60", "2030-01-31T0800",
+		"20300131T08:00",
+		"2030-01-31T08:00:00+24:00", "2030-01-31T08:00:00+1", "2030-01-31T08:00:00,5Z",
+		"2030-01-31Z",
+		"2030-W05-4", "2030-031", "31.01.2030", "01/31/2030", "Fri, 31 Jan 2030 08:00:00 GMT",
+		"31 Jan 2030",
+		"31 Foo 2030 08:00 GMT", "31 Jan 2030 08:00 CET", "31 Jan 2030 08:00 A",
+		"31 Feb 2030 08:00 GMT", "31 Jan 2030 8:00 GMT",
 		"noon", "٢٠٣٠-01-31", "2030-01-31\n"} {
 		if got, err := weir.ParseTradeTime(text, time.UTC); err == nil {
 			t.Errorf("%q: got %v, want an error", text, got)
 		}
 	}
-	for _, text := range []string{"2030-01-31", "20300131", "2030-01-31T08:00:00", "20300131T0800", "31 Jan 2030 08:00"} {
+
+	for _, text := range []string{"2030-01-31", "20300131", "2030-01-31T08:00:00", "20300131T0800",
+		"31 Jan 2030 08:00"} {
 		_, err := weir.ParseTradeTime(text, nil)
 		if err == nil || !strings.Contains(err.Error(), "timezone in the contract") {
 			t.Errorf("%s without a zone: got %v, want the name of the setting", text, err)
@@ -100,7 +108,9 @@ func TestParseVersionIn(t *testing.T) {
 	if parse("20300131").IsTime() || !parse("2030-01-31").IsTime() {
 		t.Error("got a number for 2030-01-31, or a time for 20300131")
 	}
-	rising := []string{"2030-01-31", "Thu, 31 Jan 2030 00:00:01 +0100", "20300131T0000Z", "2030-01-31T02:00:00"}
+
+	rising := []string{"2030-01-31", "Thu, 31 Jan 2030 00:00:01 +0100", "20300131T0000Z",
+		"2030-01-31T02:00:00"}
 	for i, text := range rising[1:] {
 		if older := rising[i]; !parse(text).Newer(parse(older)) || parse(older).Newer(parse(text)) {
 			t.Errorf("%s is not newer than %s; want it newer", text, older)
@@ -109,15 +119,18 @@ func TestParseVersionIn(t *testing.T) {
 }
 
 func FuzzParseTradeTime(f *testing.F) {
-	for _, text := range []string{"2030-01-31", "20300131T080000+0100", "Thu, 31 Jan 2030 08:00:00 GMT", "0000-01-01T00:00-23:59"} {
+	for _, text := range []string{"2030-01-31", "20300131T080000+0100",
+		"Thu, 31 Jan 2030 08:00:00 GMT", "0000-01-01T00:00-23:59"} {
 		f.Add(text)
 	}
+
 	zone := zoneOf(f, "Europe/Berlin")
 	f.Fuzz(func(t *testing.T, text string) {
 		due, err := weir.ParseMomentIn(text, zone)
 		if err == nil && (due.Year() < 1970 || due.Year() > 9999) {
 			t.Errorf("%q: got %v, want a time that storage can store", text, due)
 		}
+
 		// Whatever has an offset is read without a zone, and is the same instant.
 		if without, err := weir.ParseTradeTime(text, nil); err == nil {
 			if with, err := weir.ParseTradeTime(text, zone); err != nil || !with.Equal(without) {

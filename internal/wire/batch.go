@@ -38,31 +38,34 @@ const (
 	BatchMultipart BatchFormat = "multipart"
 )
 
-// Batch describes a batch: one or more documents whose valid parts become messages. The batch's row in storage has the
-// same form, without Problems, Stages and Duplicate.
+// Batch describes a batch: one or more documents whose valid parts become messages. The batch's row
+// in storage has the same form, without Problems, Stages and Duplicate.
 type Batch struct {
-	ID         string      `json:"id"`
-	State      BatchState  `json:"state"`
-	Mode       BatchMode   `json:"mode"`
-	Format     BatchFormat `json:"format"`
-	Upstream   string      `json:"upstream,omitempty"` // name of the upstream that sent the batch
-	Split      []string    `json:"split,omitempty"`    // paths to the parts; none = each file is a part
-	Bytes      int64       `json:"bytes"`              // size of the posted body
-	Parts      int         `json:"parts"`              // number of parts found so far
-	Invalid    int         `json:"invalid"`            // number of parts that break a rule
-	Filed      int         `json:"filed"`              // number of parts that are messages
-	AcceptedAt time.Time   `json:"acceptedAt"`
-	UpdatedAt  time.Time   `json:"updatedAt"`
-	FinishedAt time.Time   `json:"finishedAt,omitzero"`
-	// CancelAskedAt is the time of the request to cancel the batch; zero = no request. Parts that are messages already
-	// stay messages.
+	ID       string      `json:"id"`
+	State    BatchState  `json:"state"`
+	Mode     BatchMode   `json:"mode"`
+	Format   BatchFormat `json:"format"`
+	Upstream string      `json:"upstream,omitempty"` // name of the upstream that sent the batch
+	// paths to the parts; none = each file is a part
+	Split      []string  `json:"split,omitempty"`
+	Bytes      int64     `json:"bytes"`   // size of the posted body
+	Parts      int       `json:"parts"`   // number of parts found so far
+	Invalid    int       `json:"invalid"` // number of parts that break a rule
+	Filed      int       `json:"filed"`   // number of parts that are messages
+	AcceptedAt time.Time `json:"acceptedAt"`
+	UpdatedAt  time.Time `json:"updatedAt"`
+	FinishedAt time.Time `json:"finishedAt,omitzero"`
+	// CancelAskedAt is the time of the request to cancel the batch; zero = no request. Parts that
+	// are messages already stay messages.
 	CancelAskedAt time.Time `json:"cancelAskedAt,omitzero"`
-	Reason        string    `json:"reason,omitempty"`    // why the batch was rejected, or is incomplete
-	Duplicate     bool      `json:"duplicate,omitempty"` // an earlier post with this idempotency key made the batch
+	// why the batch was rejected, or is incomplete
+	Reason string `json:"reason,omitempty"`
+	// an earlier post with this idempotency key made the batch
+	Duplicate bool `json:"duplicate,omitempty"`
 
 	Problems []PartProblem `json:"problems,omitempty"` // problems of the first invalid parts
-	// Stages has the number of the batch's messages in each stage. The key "removed" has the number of messages that
-	// retention has removed.
+	// Stages has the number of the batch's messages in each stage. The key "removed" has the number
+	// of messages that retention has removed.
 	Stages map[weir.Stage]int `json:"stages,omitempty"`
 }
 
@@ -73,9 +76,10 @@ func (b *Batch) IsFinal() bool {
 
 // PartProblem is the reason why a part is invalid.
 type PartProblem struct {
-	Part     int            `json:"part"`           // the part's place in the batch, from 1
-	File     string         `json:"file,omitempty"` // name of the file in a zip or multipart
-	Line     int            `json:"line,omitempty"` // line of the part's start tag in its document
-	Message  string         `json:"message"`
-	Problems []weir.Problem `json:"problems,omitempty"` // their line numbers count from the document's beginning
+	Part    int    `json:"part"`           // the part's place in the batch, from 1
+	File    string `json:"file,omitempty"` // name of the file in a zip or multipart
+	Line    int    `json:"line,omitempty"` // line of the part's start tag in its document
+	Message string `json:"message"`
+	// their line numbers count from the document's beginning
+	Problems []weir.Problem `json:"problems,omitempty"`
 }

@@ -9,8 +9,8 @@ type Refusal struct {
 	Count    int64  `json:"count"`
 }
 
-// Sender is the JSON form of the number of posts that were accepted from one sender: the name of a known upstream, or
-// the fingerprint of a function key.
+// Sender is the JSON form of the number of posts that were accepted from one sender: the name of a
+// known upstream, or the fingerprint of a function key.
 type Sender struct {
 	Sender   string `json:"sender"`
 	Accepted int64  `json:"accepted"`

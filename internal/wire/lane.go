@@ -9,8 +9,8 @@ type LaneList struct {
 	Calendar Calendar `json:"calendar"`
 }
 
-// Counts has the numbers of messages of a lane, or of all lanes, by state. Each message counts in Accepted and in one
-// other field.
+// Counts has the numbers of messages of a lane, or of all lanes, by state. Each message counts in
+// Accepted and in one other field.
 type Counts struct {
 	Accepted   int64 `json:"accepted"`
 	Delivered  int64 `json:"delivered"`
@@ -34,42 +34,50 @@ type Lane struct {
 	Scheduled int64 `json:"scheduled"`
 	Queued    int64 `json:"queued"`
 	Retrying  int64 `json:"retrying"`
-	Exact     bool  `json:"exact"` // false = Scheduled and Retrying can be too low, and Queued too high
-	// OldestAt is the time from which the oldest waiting message could be sent; zero = no message could be sent yet.
-	// OldestSeconds is the number of seconds from OldestAt until now.
+	// false = Scheduled and Retrying can be too low, and Queued too high
+	Exact bool `json:"exact"`
+	// OldestAt is the time from which the oldest waiting message could be sent; zero = no message
+	// could be sent yet. OldestSeconds is the number of seconds from OldestAt until now.
 	OldestAt      time.Time `json:"oldestWaitingAt,omitzero"`
 	OldestSeconds *float64  `json:"oldestWaitingSeconds,omitempty"`
-	// Rate1 and Rate15 are numbers of messages that became final, per minute; nil = not known. Rate1 covers the minute
-	// before RatesUntil, and Rate15 the 15 minutes before RatesUntil. RatesUntil is the end of the last minute that all
-	// instances have recorded.
+	// Rate1 and Rate15 are numbers of messages that became final, per minute; nil = not known.
+	// Rate1 covers the minute before RatesUntil, and Rate15 the 15 minutes before RatesUntil.
+	// RatesUntil is the end of the last minute that all instances have recorded.
 	Rate1      *float64  `json:"ratePerMinute1,omitempty"`
 	Rate15     *float64  `json:"ratePerMinute15,omitempty"`
 	RatesUntil time.Time `json:"ratesUntil,omitzero"`
-	EmptyIn    *float64  `json:"emptyInSeconds,omitempty"` // expected time to send Queued and Retrying; nil = unknown
-	Held       bool      `json:"held"`                     // a process holds the lane, or died as its holder
-	Holder     string    `json:"holder,omitempty"`
-	Fence      int64     `json:"fence"`
-	// FoundDown is set when the lane pauses because the CMS is unavailable. The next verdict of the CMS on a message of
-	// the lane clears FoundDown, and so does an operator who resumes the lane.
-	FoundDown   bool      `json:"foundDown,omitempty"`
-	PausedBy    string    `json:"pausedBy,omitempty"` // "operator", "calendar" or "cms"; "" = the lane is not paused
+	// expected time to send Queued and Retrying; nil = unknown
+	EmptyIn *float64 `json:"emptyInSeconds,omitempty"`
+	// a process holds the lane, or died as its holder
+	Held   bool   `json:"held"`
+	Holder string `json:"holder,omitempty"`
+	Fence  int64  `json:"fence"`
+	// FoundDown is set when the lane pauses because the CMS is unavailable. The next verdict of the
+	// CMS on a message of the lane clears FoundDown, and so does an operator who resumes the lane.
+	FoundDown bool `json:"foundDown,omitempty"`
+	// "operator", "calendar" or "cms"; "" = the lane is not paused
+	PausedBy    string    `json:"pausedBy,omitempty"`
 	PausedUntil time.Time `json:"pausedUntil,omitzero"`
 	PauseReason string    `json:"pauseReason,omitempty"`
 	Pauses      []Pause   `json:"pauses"` // operators' pauses of the lane and of its keys
-	// MissingContracts has the contracts that the settings lack, and for which messages of the lane wait.
+	// MissingContracts has the contracts that the settings lack, and for which messages of the lane
+	// wait.
 	MissingContracts []MissingContract `json:"missingContracts,omitempty"`
 	// Brakes has the rejections for which messages of the lane wait.
-	Brakes      []Brake   `json:"brakes,omitempty"`
-	NextDueAt   time.Time `json:"nextDueAt,omitzero"`
-	LastError   string    `json:"lastError,omitempty"` // error of the last attempt that did not deliver
+	Brakes    []Brake   `json:"brakes,omitempty"`
+	NextDueAt time.Time `json:"nextDueAt,omitzero"`
+	// error of the last attempt that did not deliver
+	LastError   string    `json:"lastError,omitempty"`
 	LastErrorAt time.Time `json:"lastErrorAt,omitzero"`
-	// LastDeliveredAt is the time of the last delivery. If it is later than LastErrorAt, the error is over.
+	// LastDeliveredAt is the time of the last delivery. If it is later than LastErrorAt, the error
+	// is over.
 	LastDeliveredAt time.Time `json:"lastDeliveredAt,omitzero"`
-	AttemptingID    string    `json:"attemptingId,omitempty"` // message whose attempt is under way for 5 s or more
+	// message whose attempt is under way for 5 s or more
+	AttemptingID    string    `json:"attemptingId,omitempty"`
 	AttemptingSince time.Time `json:"attemptingSince,omitzero"`
-	// RefusedKeys is the number of keys, at least, whose messages the CMS refuses, while no other message shows whether
-	// it refuses all. RefusedKey is one of them; "" = not known. HasFewRefused is set if they are so few that the CMS
-	// probably takes all others.
+	// RefusedKeys is the number of keys, at least, whose messages the CMS refuses, while no other
+	// message shows whether it refuses all. RefusedKey is one of them; "" = not known.
+	// HasFewRefused is set if they are so few that the CMS probably takes all others.
 	RefusedKeys   int64  `json:"refusedKeys,omitempty"`
 	RefusedKey    string `json:"refusedKey,omitempty"`
 	HasFewRefused bool   `json:"hasFewRefused,omitempty"`
@@ -78,20 +86,22 @@ type Lane struct {
 // MissingContract is a contract that the settings lack, and for which messages of a lane wait.
 type MissingContract struct {
 	Contract string    `json:"contract"`
-	Since    time.Time `json:"since"`    // time at which a process first missed the contract
-	Messages int64     `json:"messages"` // number of messages that wait, with those behind them in the lines of their keys
-	Keys     int64     `json:"keys"`     // number of ordering keys of these messages
+	Since    time.Time `json:"since"` // time at which a process first missed the contract
+	// number of messages that wait, with those behind them in the lines of their keys
+	Messages int64 `json:"messages"`
+	Keys     int64 `json:"keys"` // number of ordering keys of these messages
 }
 
-// Brake is a rejection that has made messages of several keys dead, with no delivery of their contract
-// between. Further messages with this rejection wait.
+// Brake is a rejection that has made messages of several keys dead, with no delivery of their
+// contract between. Further messages with this rejection wait.
 type Brake struct {
 	Contract    string    `json:"contract"`
 	Fingerprint string    `json:"fingerprint"`
 	CMSStatus   int       `json:"cmsStatus,omitempty"` // 0 = the request could not be built
 	Reason      string    `json:"reason"`              // normalised, as in the lists of errors
 	Since       time.Time `json:"since"`
-	// Messages is the number of messages that wait, with those behind them in the lines of their keys.
+	// Messages is the number of messages that wait, with those behind them in the lines of their
+	// keys.
 	Messages int64 `json:"messages"`
 	Keys     int64 `json:"keys"` // number of ordering keys of these messages
 }

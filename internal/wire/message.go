@@ -12,46 +12,54 @@ import (
 
 // Message is the state of a message.
 type Message struct {
-	ID            string     `json:"id"`
-	Stage         weir.Stage `json:"stage"`
-	Contract      string     `json:"contract"`
-	Upstream      string     `json:"upstream,omitempty"` // name of the upstream that sent the message
-	Key           string     `json:"key"`
-	Lane          int        `json:"lane"`
-	Sequence      int64      `json:"sequence"`
-	Version       string     `json:"version,omitempty"`
-	Batch         string     `json:"batch,omitempty"`     // id of the batch that the message was a part of
-	BatchPart     int        `json:"batchPart,omitempty"` // the part's place in the batch, from 1
-	AttemptCount  int        `json:"attempts"`
-	AcceptedAt    time.Time  `json:"acceptedAt"`
-	DeliverAt     time.Time  `json:"deliverAt,omitzero"`
-	DeliveredAt   time.Time  `json:"deliveredAt,omitzero"`
-	FinishedAt    time.Time  `json:"finishedAt,omitzero"`
-	NextAttemptAt time.Time  `json:"nextAttemptAt,omitzero"`
-	// RetriesUntil is the time until which a retrying message stays so, unless the CMS takes or rejects it.
+	ID       string     `json:"id"`
+	Stage    weir.Stage `json:"stage"`
+	Contract string     `json:"contract"`
+	// name of the upstream that sent the message
+	Upstream string `json:"upstream,omitempty"`
+	Key      string `json:"key"`
+	Lane     int    `json:"lane"`
+	Sequence int64  `json:"sequence"`
+	Version  string `json:"version,omitempty"`
+	// id of the batch that the message was a part of
+	Batch         string    `json:"batch,omitempty"`
+	BatchPart     int       `json:"batchPart,omitempty"` // the part's place in the batch, from 1
+	AttemptCount  int       `json:"attempts"`
+	AcceptedAt    time.Time `json:"acceptedAt"`
+	DeliverAt     time.Time `json:"deliverAt,omitzero"`
+	DeliveredAt   time.Time `json:"deliveredAt,omitzero"`
+	FinishedAt    time.Time `json:"finishedAt,omitzero"`
+	NextAttemptAt time.Time `json:"nextAttemptAt,omitzero"`
+	// RetriesUntil is the time until which a retrying message stays so, unless the CMS takes or
+	// rejects it.
 	RetriesUntil time.Time `json:"retriesUntil,omitzero"`
 	LastError    string    `json:"lastError,omitempty"`
 	CMSStatus    int       `json:"cmsStatus,omitempty"`
 	SupersededBy string    `json:"supersededBy,omitempty"`
-	// VersionWarning is the reason why a version is suspicious; "" = the version is plausible. The version is that of
-	// this message, or of the message that superseded it.
+	// VersionWarning is the reason why a version is suspicious; "" = the version is plausible. The
+	// version is that of this message, or of the message that superseded it.
 	VersionWarning string `json:"versionWarning,omitempty"`
-	// Shown has values from the body to send. The keys are the names that the contract gives to the values.
+	// Shown has values from the body to send. The keys are the names that the contract gives to the
+	// values.
 	Shown          map[string]string `json:"shown,omitempty"`
 	DiscardAskedAt time.Time         `json:"discardAskedAt,omitzero"`
 	DiscardReason  string            `json:"discardReason,omitempty"`
-	DiedAt         time.Time         `json:"diedAt,omitzero"`   // time at which a discarded message had become dead
-	ErasedAt       time.Time         `json:"erasedAt,omitzero"` // time at which the content was erased on demand
-	Edited         Edit              `json:"edited,omitzero"`
-	Replays        int               `json:"replays,omitempty"`
-	ReplayAskedAt  time.Time         `json:"replayAskedAt,omitzero"`
-	ReplayForced   bool              `json:"replayForced,omitempty"`
-	ReplayRefused  string            `json:"replayRefused,omitempty"`
-	Position       int               `json:"position,omitempty"`  // position in its key's queue, from 1
-	ExpectedAt     time.Time         `json:"expectedAt,omitzero"` // estimated time of sending
-	WaitsFor       string            `json:"waitsFor,omitempty"`  // why the message waits, as a text for people
-	// Uncounted has the attempts of the message's lane that counted for no message, while this message
-	// waited for its first attempt. Like Position it is set only if the caller asks for it.
+	// time at which a discarded message had become dead
+	DiedAt time.Time `json:"diedAt,omitzero"`
+	// time at which the content was erased on demand
+	ErasedAt      time.Time `json:"erasedAt,omitzero"`
+	Edited        Edit      `json:"edited,omitzero"`
+	Replays       int       `json:"replays,omitempty"`
+	ReplayAskedAt time.Time `json:"replayAskedAt,omitzero"`
+	ReplayForced  bool      `json:"replayForced,omitempty"`
+	ReplayRefused string    `json:"replayRefused,omitempty"`
+	// position in its key's queue, from 1
+	Position   int       `json:"position,omitempty"`
+	ExpectedAt time.Time `json:"expectedAt,omitzero"` // estimated time of sending
+	// why the message waits, as a text for people
+	WaitsFor string `json:"waitsFor,omitempty"`
+	// Uncounted has the attempts of the message's lane that counted for no message, while this
+	// message waited for its first attempt. Like Position it is set only if the caller asks for it.
 	Uncounted Uncounted `json:"uncounted,omitzero"`
 	// AttemptLog has the attempts. If there are more than 20, it has the first 10 and the last 10.
 	AttemptLog []Attempt `json:"attemptLog,omitempty"`
@@ -68,14 +76,18 @@ func (u Uncounted) Sentence() string {
 	if u.Attempts == 0 {
 		return ""
 	}
+
 	answer, attempts := "did not answer", "attempts"
 	if u.Status != 0 {
 		answer = fmt.Sprint("answered ", u.Status)
 	}
+
 	if u.Attempts == 1 {
 		attempts = "attempt"
 	}
-	return fmt.Sprintf("meanwhile the CMS %s: %d %s of its lane did not count", answer, u.Attempts, attempts)
+
+	return fmt.Sprintf("meanwhile the CMS %s: %d %s of its lane did not count", answer,
+		u.Attempts, attempts)
 }
 
 // longWait is the time between acceptance and the first attempt from which the wait needs a reason.
@@ -92,11 +104,12 @@ func (m *Message) FirstLongWait() (from, to time.Time, isLong bool) {
 	if m.DeliverAt.After(from) {
 		from = m.DeliverAt
 	}
+
 	return from, to, to.Sub(from) >= longWait
 }
 
-// Edit describes an edited body, which is sent in place of the accepted body. The zero Edit means that there is no
-// edited body.
+// Edit describes an edited body, which is sent in place of the accepted body. The zero Edit means
+// that there is no edited body.
 type Edit struct {
 	At   time.Time `json:"at"`
 	Note string    `json:"note,omitempty"`
@@ -122,7 +135,8 @@ type Step struct {
 	Name     string       `json:"name"`
 	Duration Milliseconds `json:"durationMs"`
 	Status   int          `json:"status,omitempty"`
-	Reason   string       `json:"reason,omitempty"` // why the chain began again after this step; empty = no restart
+	// why the chain began again after this step; empty = no restart
+	Reason string `json:"reason,omitempty"`
 }
 
 // Milliseconds is a duration. In JSON it is a whole number of milliseconds, rounded down.
@@ -147,30 +161,38 @@ func (d *Milliseconds) UnmarshalJSON(data []byte) error {
 func NewMessage(st weir.Status) Message {
 	m := st.Message
 	out := Message{
-		ID: m.Public().String(), Stage: st.Stage, Contract: m.Contract, Upstream: m.Upstream, Key: m.Key,
-		Lane: m.ID.Lane, Sequence: m.ID.Seq, Version: m.Version, Batch: m.Batch, BatchPart: m.BatchPart,
+		ID: m.Public().String(), Stage: st.Stage, Contract: m.Contract, Upstream: m.Upstream,
+		Key:  m.Key,
+		Lane: m.ID.Lane, Sequence: m.ID.Seq, Version: m.Version, Batch: m.Batch,
+		BatchPart:    m.BatchPart,
 		AttemptCount: st.AttemptCount, AcceptedAt: m.AcceptedAt, DeliverAt: m.DueAt,
 		FinishedAt: st.FinishedAt, NextAttemptAt: st.NextAttemptAt, CMSStatus: st.CMSStatus,
 		SupersededBy: st.SupersededBy, VersionWarning: st.VersionWarning,
 		DiscardAskedAt: st.DiscardAskedAt, DiscardReason: st.DiscardReason, DiedAt: st.DiedAt,
 		ErasedAt: st.ErasedAt, Shown: m.Shown,
 		LastError: st.LastError, Replays: st.Message.Replays,
-		ReplayAskedAt: st.ReplayAskedAt, ReplayForced: st.ReplayForced, ReplayRefused: st.ReplayRefused,
+		ReplayAskedAt: st.ReplayAskedAt, ReplayForced: st.ReplayForced,
+		ReplayRefused: st.ReplayRefused,
 	}
+
 	if !st.EditedAt.IsZero() {
 		out.Edited = Edit{st.EditedAt, st.EditNote}
 	}
+
 	if st.Stage == weir.Retrying {
 		out.RetriesUntil = st.RetryUntil
 	}
+
 	if st.Stage == weir.Delivered {
 		out.DeliveredAt = out.FinishedAt
 	}
+
 	for _, a := range st.Attempts {
 		out.AttemptLog = append(out.AttemptLog,
-			Attempt{a.Number, a.At.UTC(), Milliseconds(a.Duration), a.Outcome, a.Status, a.Reason, a.Body,
-				newSteps(a.Steps)})
+			Attempt{a.Number, a.At.UTC(), Milliseconds(a.Duration), a.Outcome, a.Status,
+				a.Reason, a.Body, newSteps(a.Steps)})
 	}
+
 	return out
 }
 
@@ -189,11 +211,13 @@ type MessageLine struct {
 
 // MessageList is one page of a search, newest message first.
 type MessageList struct {
-	Messages    []MessageLine `json:"messages"`
-	Looked      int           `json:"looked"`                // number of rows that were read
-	NotSearched int           `json:"notSearched,omitempty"` // number of bodies that were too large to search
-	Complete    bool          `json:"complete"`              // all rows were read
-	Continue    string        `json:"continue,omitempty"`    // token for the next page; "" = this is the last page
+	Messages []MessageLine `json:"messages"`
+	Looked   int           `json:"looked"` // number of rows that were read
+	// number of bodies that were too large to search
+	NotSearched int  `json:"notSearched,omitempty"`
+	Complete    bool `json:"complete"` // all rows were read
+	// token for the next page; "" = this is the last page
+	Continue string `json:"continue,omitempty"`
 }
 
 // ShownNames returns the names of the values that messages show, sorted.
@@ -215,12 +239,14 @@ type Receipt struct {
 	Lane       int        `json:"lane"`
 	Sequence   int64      `json:"sequence"`
 	AcceptedAt time.Time  `json:"acceptedAt"`
-	// Duplicate is set if an earlier post had the same idempotency key. The receipt then describes the message of that
-	// earlier post.
+	// Duplicate is set if an earlier post had the same idempotency key. The receipt then describes
+	// the message of that earlier post.
 	Duplicate bool      `json:"duplicate"`
 	DeliverAt time.Time `json:"deliverAt,omitzero"`
-	Warning   string    `json:"warning,omitempty"`       // a danger of the request, such as a wait without a key
-	From      string    `json:"deliverAtFrom,omitempty"` // origin of DeliverAt: "header", "query" or "message"
+	// a danger of the request, such as a wait without a key
+	Warning string `json:"warning,omitempty"`
+	// origin of DeliverAt: "header", "query" or "message"
+	From string `json:"deliverAtFrom,omitempty"`
 }
 
 // ErrorList has the causes of dead messages. The cause with the latest death comes first.
@@ -232,15 +258,16 @@ type ErrorList struct {
 
 // ErrorCause describes the dead messages with one fingerprint.
 type ErrorCause struct {
-	Fingerprint string      `json:"fingerprint"`
-	Contract    string      `json:"contract"`
-	CMSStatus   int         `json:"cmsStatus,omitempty"` // 0 = the CMS did not answer
-	Message     string      `json:"message"`             // the reason, normalised; see weir.Fingerprint
-	Count       int         `json:"count"`               // number of messages
-	Keys        int         `json:"keys"`                // number of different keys of the messages
-	FirstAt     time.Time   `json:"firstAt"`             // time of the first death
-	LastAt      time.Time   `json:"lastAt"`              // time of the last death
-	Sample      ErrorSample `json:"sample"`
+	Fingerprint string `json:"fingerprint"`
+	Contract    string `json:"contract"`
+	CMSStatus   int    `json:"cmsStatus,omitempty"` // 0 = the CMS did not answer
+	// the reason, normalised; see weir.Fingerprint
+	Message string      `json:"message"`
+	Count   int         `json:"count"`   // number of messages
+	Keys    int         `json:"keys"`    // number of different keys of the messages
+	FirstAt time.Time   `json:"firstAt"` // time of the first death
+	LastAt  time.Time   `json:"lastAt"`  // time of the last death
+	Sample  ErrorSample `json:"sample"`
 }
 
 // ErrorSample is one message of an ErrorCause: the message with the latest death.

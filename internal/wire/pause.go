@@ -17,17 +17,19 @@ type Pause struct {
 	Until  time.Time `json:"until,omitzero"` // zero = until an operator ends the pause
 }
 
-// NewPauses returns the JSON form of pauses. It never returns nil, because nil would be null in JSON.
+// NewPauses returns the JSON form of pauses. It never returns nil, because nil would be null in
+// JSON.
 func NewPauses(pauses []weir.Pause) []Pause {
 	out := []Pause{}
 	for _, p := range pauses {
-		one := Pause{Scope: "lane", Lane: p.Lane, Key: p.Key, Reason: p.Reason, By: p.By, Since: p.Since,
-			Until: p.Until}
+		one := Pause{Scope: "lane", Lane: p.Lane, Key: p.Key, Reason: p.Reason, By: p.By,
+			Since: p.Since, Until: p.Until}
 		if p.Key != "" {
 			one.Scope = "key"
 		}
 		out = append(out, one)
 	}
+
 	return out
 }
 
@@ -39,10 +41,13 @@ type PauseList struct {
 
 // Calendar is the state of the calendar at one time.
 type Calendar struct {
-	Closed     bool      `json:"closed"`              // the calendar is closed, so Weir sends nothing
-	Until      time.Time `json:"until,omitzero"`      // end of the closed time; zero if Closed is false
-	Reason     string    `json:"reason,omitempty"`    // reason of the closed time
-	NextChange time.Time `json:"nextChange,omitzero"` // next time at which the calendar closes or opens; zero = none
+	// the calendar is closed, so Weir sends nothing
+	Closed bool `json:"closed"`
+	// end of the closed time; zero if Closed is false
+	Until  time.Time `json:"until,omitzero"`
+	Reason string    `json:"reason,omitempty"` // reason of the closed time
+	// next time at which the calendar closes or opens; zero = none
+	NextChange time.Time `json:"nextChange,omitzero"`
 }
 
 // CalendarReader knows the times in which Weir sends nothing; see package calendar.

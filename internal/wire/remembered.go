@@ -7,8 +7,8 @@ type RememberedList struct {
 	Remembered []RememberedID `json:"remembered"`
 }
 
-// RememberedID is the id that the CMS gave to the item of a key and contract. The steps for the next message of the key
-// and contract can use the id.
+// RememberedID is the id that the CMS gave to the item of a key and contract. The steps for the
+// next message of the key and contract can use the id.
 type RememberedID struct {
 	Contract string `json:"contract"`
 	ID       string `json:"id"`

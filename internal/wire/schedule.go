@@ -7,8 +7,9 @@ import (
 	"weir/internal/weir"
 )
 
-// ScheduleDefinition is the body of a request that stores a schedule or asks for a preview. A client can read a
-// Schedule and send it back unchanged. State is ignored, and Name must be empty or the name in the address.
+// ScheduleDefinition is the body of a request that stores a schedule or asks for a preview. A
+// client can read a Schedule and send it back unchanged. State is ignored, and Name must be empty
+// or the name in the address.
 type ScheduleDefinition struct {
 	Name        string          `json:"name,omitempty"`
 	Cron        string          `json:"cron"`
@@ -26,11 +27,12 @@ type ScheduleDefinition struct {
 
 // Schedule is a recurring message: its definition, and its state.
 type Schedule struct {
-	Name        string        `json:"name"`
-	Cron        string        `json:"cron"`
-	TimeZone    string        `json:"timeZone"`
-	Message     string        `json:"message,omitempty"`   // "" in a list of schedules
-	MessageID   string        `json:"messageId,omitempty"` // set instead of Message if JSON cannot carry Message
+	Name     string `json:"name"`
+	Cron     string `json:"cron"`
+	TimeZone string `json:"timeZone"`
+	Message  string `json:"message,omitempty"` // "" in a list of schedules
+	// set instead of Message if JSON cannot carry Message
+	MessageID   string        `json:"messageId,omitempty"`
 	ContentType string        `json:"contentType"`
 	Overlap     string        `json:"overlap"`
 	Missed      string        `json:"missed"`
@@ -40,10 +42,12 @@ type Schedule struct {
 	State       ScheduleState `json:"state"`
 }
 
-// ScheduleState describes the next run and the past runs of a schedule. A run is an occurrence of the schedule.
+// ScheduleState describes the next run and the past runs of a schedule. A run is an occurrence of
+// the schedule.
 type ScheduleState struct {
-	NextAt        *time.Time `json:"nextAt,omitempty"` // nil = the schedule is paused, or has no further run
-	NextRun       int64      `json:"nextRun"`          // number of the next run
+	// nil = the schedule is paused, or has no further run
+	NextAt        *time.Time `json:"nextAt,omitempty"`
+	NextRun       int64      `json:"nextRun"` // number of the next run
 	LastDueAt     time.Time  `json:"lastDueAt,omitzero"`
 	LastRun       int64      `json:"lastRun,omitempty"`
 	LastMessageID string     `json:"lastMessageId,omitempty"`
@@ -51,12 +55,15 @@ type ScheduleState struct {
 	Filed         int64      `json:"filed"`   // number of runs that stored a message
 	Skipped       int64      `json:"skipped"` // number of runs left out because Overlap is "skip"
 	LastSkippedAt time.Time  `json:"lastSkippedAt,omitzero"`
-	Missed        int64      `json:"missed"`               // number of runs left out because Weir reached them too late
-	Refused       int64      `json:"refused"`              // number of runs whose message was refused
-	Refusal       string     `json:"refusal,omitempty"`    // reason of the last refused run
-	CopiedFrom    string     `json:"copiedFrom,omitempty"` // id of the message that the schedule copied; "" = none
-	CreatedAt     time.Time  `json:"createdAt"`
-	ChangedAt     time.Time  `json:"changedAt"`
+	// number of runs left out because Weir reached them too late
+	Missed int64 `json:"missed"`
+	// number of runs whose message was refused
+	Refused int64  `json:"refused"`
+	Refusal string `json:"refusal,omitempty"` // reason of the last refused run
+	// id of the message that the schedule copied; "" = none
+	CopiedFrom string    `json:"copiedFrom,omitempty"`
+	CreatedAt  time.Time `json:"createdAt"`
+	ChangedAt  time.Time `json:"changedAt"`
 }
 
 // ScheduleList has all schedules.
@@ -75,7 +82,8 @@ type RunReceipt struct {
 	Run        int64      `json:"run"`
 }
 
-// SchedulePreview has the next runs of a schedule, and the local times that clock changes skip or repeat.
+// SchedulePreview has the next runs of a schedule, and the local times that clock changes skip or
+// repeat.
 type SchedulePreview struct {
 	Runs    []ScheduleRun `json:"runs"`
 	Skipped []ClockChange `json:"skipped"`
@@ -86,8 +94,9 @@ type SchedulePreview struct {
 type ScheduleRun struct {
 	DueAt     time.Time `json:"dueAt"`
 	LocalTime string    `json:"localTime"`
-	Offset    string    `json:"offset"`            // offset of the local time, such as +01:00
-	Doubled   string    `json:"doubled,omitempty"` // "first" or "second" if the local time occurs twice; "" = once
+	Offset    string    `json:"offset"` // offset of the local time, such as +01:00
+	// "first" or "second" if the local time occurs twice; "" = once
+	Doubled string `json:"doubled,omitempty"`
 }
 
 // ClockChange is a local time that a clock change skips or repeats.

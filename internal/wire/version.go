@@ -7,11 +7,12 @@ type VersionList struct {
 	Versions []Version `json:"versions"`
 }
 
-// Version is the newest delivered version of a key and contract. If a later message of the same key and contract
-// has an older version, Weir supersedes the later message.
+// Version is the newest delivered version of a key and contract. If a later message of the same key
+// and contract has an older version, Weir supersedes the later message.
 type Version struct {
 	Contract  string `json:"contract"`
 	Version   string `json:"version"`
 	MessageID string `json:"messageId"`
-	Warning   string `json:"warning,omitempty"` // the reason why the version is suspicious; "" = plausible
+	// the reason why the version is suspicious; "" = plausible
+	Warning string `json:"warning,omitempty"`
 }

@@ -18,8 +18,10 @@ func SetTests(n int) error {
 	if isGiven {
 		return nil
 	}
+
 	if err := flag.Set("test.parallel", strconv.Itoa(n)); err != nil {
 		return fmt.Errorf("set the number of parallel tests: %w", err)
 	}
+
 	return nil
 }

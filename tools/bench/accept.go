@@ -20,8 +20,9 @@ import (
 	"weir/internal/storage/azure"
 )
 
-// bareClient makes the transactions of Weir's appends without the rest of Weir, in a table of its own. Scenarios use
-// the times of these transactions as a baseline. A bareClient is not safe for concurrent use.
+// bareClient makes the transactions of Weir's appends without the rest of Weir, in a table of its
+// own. Scenarios use the times of these transactions as a baseline. A bareClient is not safe for
+// concurrent use.
 type bareClient struct {
 	account *azure.Account
 	head    storage.ETag // ETag of the row !head, which takes the place of a lane's head
@@ -39,53 +40,64 @@ func openBareClient(ctx context.Context, connection, prefix string) (*bareClient
 	if err != nil {
 		return nil, err
 	}
+
 	if err := account.Ensure(ctx); err != nil {
 		return nil, err
 	}
+
 	tags, err := account.Table().Transact(ctx, barePartition,
-		[]storage.Op{{Kind: storage.Insert, Key: "!head", Values: map[string]any{"Next": int64(1)}}})
+		[]storage.Op{{Kind: storage.Insert, Key: "!head",
+			Values: map[string]any{"Next": int64(1)}}})
 	if err != nil {
 		return nil, err
 	}
+
 	return &bareClient{account: account, head: tags[0], next: 1}, nil
 }
 
-// newRowOp returns the operation that inserts a row for the next message. The row has the columns of Weir's message
-// row: a smaller row would make the baseline cheaper than Weir's append.
+// newRowOp returns the operation that inserts a row for the next message. The row has the columns
+// of Weir's message row: a smaller row would make the baseline cheaper than Weir's append.
 func (b *bareClient) newRowOp(m message) storage.Op {
-	return storage.Op{Kind: storage.Insert, Key: fmt.Sprintf("m_%019d", b.next), Values: map[string]any{
-		"Nonce": "00112233445566778899", "Stage": "queued", "Contract": "article", "Key": m.path,
-		"Version":     fmt.Sprint(m.version),
-		"ContentType": "application/xml", "AcceptedAt": time.Now(), "Size": int64(bodySize), "Body": packedBody()}}
+	return storage.Op{Kind: storage.Insert, Key: fmt.Sprintf("m_%019d", b.next),
+		Values: map[string]any{
+			"Nonce": "00112233445566778899", "Stage": "queued", "Contract": "article",
+			"Key":         m.path,
+			"Version":     fmt.Sprint(m.version),
+			"ContentType": "application/xml", "AcceptedAt": time.Now(), "Size": int64(bodySize),
+			"Body": packedBody()}}
 }
 
-// packedBody returns a compressed body in the form in which Weir stores bodies. All rows have this body, so that the
-// baseline includes no time for compression.
+// packedBody returns a compressed body in the form in which Weir stores bodies. All rows have this
+// body, so that the baseline includes no time for compression.
 var packedBody = sync.OnceValue(func() []byte {
 	var packed bytes.Buffer
 	w, err := flate.NewWriter(&packed, flate.BestSpeed)
 	if err != nil {
 		panic(err) // happens only for an unknown compression level
 	}
+
 	io.WriteString(w, message{"/bare", 1}.articleBody()) // a write into memory does not fail
 	w.Close()
+
 	return packed.Bytes()
 })
 
 // appendRow makes the transaction by which Weir appends one message.
 func (b *bareClient) appendRow(ctx context.Context, m message) error {
 	tags, err := b.account.Table().Transact(ctx, barePartition, []storage.Op{
-		{Kind: storage.Merge, Key: "!head", IfMatch: b.head, Values: map[string]any{"Next": b.next + 1}},
+		{Kind: storage.Merge, Key: "!head", IfMatch: b.head,
+			Values: map[string]any{"Next": b.next + 1}},
 		b.newRowOp(m),
 	})
 	if err == nil {
 		b.head, b.next = tags[0], b.next+1
 	}
+
 	return err
 }
 
-// timeStep runs a step and returns its duration in ms. It waits for quietPause before the step, so that earlier work
-// does not disturb the measurement.
+// timeStep runs a step and returns its duration in ms. It waits for quietPause before the step, so
+// that earlier work does not disturb the measurement.
 func timeStep(ctx context.Context, step func() error) (float64, error) {
 	if !sleepFor(ctx, quietPause) {
 		return 0, ctx.Err()
@@ -98,7 +110,8 @@ func timeStep(ctx context.Context, step func() error) (float64, error) {
 // quietPause is long enough to deliver one message to a fast CMS and to commit the delivery.
 const quietPause = 20 * time.Millisecond
 
-// runAccept measures how long one client waits for its 202, and the rate at which Weir accepts posts from many clients.
+// runAccept measures how long one client waits for its 202, and the rate at which Weir accepts
+// posts from many clients.
 func runAccept(ctx context.Context, b *bench) ([]result, error) {
 	r, err := b.newWarmRig(ctx, rigOptions{})
 	if err != nil {
@@ -114,19 +127,22 @@ func runAccept(ctx context.Context, b *bench) ([]result, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	rates, err := measureAcceptRate(ctx, b)
+
 	return append([]result{latency}, rates...), err
 }
 
-// postWithoutFunction posts a message's body to the handler, at an address without a function. Such a post is a "bare
-// hop": its time covers only the way to the handler and back.
+// postWithoutFunction posts a message's body to the handler, at an address without a function. Such
+// a post is a "bare hop": its time covers only the way to the handler and back.
 func postWithoutFunction(ctx context.Context, r *rig, m message) error {
-	return postFor(ctx, r.client, handlerURL(r.host.Status().Instances[0])+"/api/nothing", m.articleBody(),
-		http.StatusNotFound)
+	return postFor(ctx, r.client, handlerURL(r.host.Status().Instances[0])+"/api/nothing",
+		m.articleBody(), http.StatusNotFound)
 }
 
-// measureAcceptLatency compares a post with its parts: a bare hop (see postWithoutFunction) and a bare append (see
-// appendRow). It measures the three in turn, so that other load of the machine affects all three alike.
+// measureAcceptLatency compares a post with its parts: a bare hop (see postWithoutFunction) and a
+// bare append (see appendRow). It measures the three in turn, so that other load of the machine
+// affects all three alike.
 func measureAcceptLatency(ctx context.Context, r *rig, yardstick *bareClient) (result, error) {
 	n := r.sizes.accept.latencies
 	var posts, hops, appends, both []float64
@@ -139,21 +155,26 @@ func measureAcceptLatency(ctx context.Context, r *rig, yardstick *bareClient) (r
 		if err := errors.Join(err1, err2, err3); err != nil {
 			return result{}, err
 		}
+
 		if i >= n/10 { // the first tenth opens connections and makes Azurite compile its code
-			posts, hops, appends, both = append(posts, post), append(hops, hop), append(appends, add),
+			posts, hops, appends, both = append(posts, post), append(hops, hop),
+				append(appends, add),
 				append(both, hop+add)
 		}
 	}
+
 	if err := r.awaitDelivered(ctx, n+n/10); err != nil {
 		return result{}, err
 	}
+
 	return newRow("accept latency p50, one client", "ms", median(posts)).withBaseline(median(both)).limitRatio(1.15).
-		withNote("post: %s; bare hop: %s; bare append transaction: %s", describeSpread(posts), describeSpread(hops),
-			describeSpread(appends)), r.checkRecord(n + n/10)
+		withNote("post: %s; bare hop: %s; bare append transaction: %s", describeSpread(posts),
+			describeSpread(hops), describeSpread(appends)), r.checkRecord(n + n/10)
 }
 
-// turns is the number of Weir installations on which measureAcceptRate measures, one after the other. One installation
-// would have too many rows: each row in a partition makes Azurite's inserts slower, but not those of Azure Storage.
+// turns is the number of Weir installations on which measureAcceptRate measures, one after the
+// other. One installation would have too many rows: each row in a partition makes Azurite's inserts
+// slower, but not those of Azure Storage.
 const turns = 5
 
 // throughput is a number of steps and the elapsed time for all of them.
@@ -177,13 +198,15 @@ type acceptCounts struct {
 	bareWork cpuTimes   // CPU time for the rows without a hop
 }
 
-// measureAcceptRate measures three rates while the lane is paused, each with the same number of clients:
+// measureAcceptRate measures three rates while the lane is paused, each with the same number of
+// clients:
 //   - posts to Weir
-//   - rows of bareClient; the limit of rows in a transaction is the average number of messages in Weir's transactions
+//   - rows of bareClient; the limit of rows in a transaction is the average number of messages in
+//     Weir's transactions
 //   - rows of bareClient with the same limit, and with a bare hop before each row
 //
-// For the third rate, each row costs the same hops and transactions as a post. So the difference between the first rate
-// and the third shows the handler's own work on a message.
+// For the third rate, each row costs the same hops and transactions as a post. So the difference
+// between the first rate and the third shows the handler's own work on a message.
 func measureAcceptRate(ctx context.Context, b *bench) ([]result, error) {
 	var in acceptCounts
 	for range turns {
@@ -191,12 +214,14 @@ func measureAcceptRate(ctx context.Context, b *bench) ([]result, error) {
 			return nil, err
 		}
 	}
+
 	rate := in.posts.perSecond()
 	return []result{newRow("accept rate, 64 clients, lane paused", "/s",
 		rate).withBaseline(in.bare.perSecond()).requireRatio(0.85).
 		withNote("%d posts in groups of %.1f and bare transactions of the same groups, in %d turns; CPU per post: "+
 			"%s; per bare row: %s",
-			in.posts.steps, float64(in.posts.steps)/in.groups, turns, in.work.perStep(in.posts.steps),
+			in.posts.steps, float64(in.posts.steps)/in.groups, turns,
+			in.work.perStep(in.posts.steps),
 			in.bareWork.perStep(in.bare.steps)),
 		newRow("accept rate, 64 clients, against a bare hop and a row each", "/s",
 			rate).withBaseline(in.hopped.perSecond())}, nil
@@ -215,12 +240,14 @@ func takeAcceptTurn(ctx context.Context, b *bench, in *acceptCounts) error {
 	if err := pauseFirstLane(ctx, r); err != nil {
 		return err
 	}
+
 	yardstick, err := newBareClient(ctx, r)
 	if err != nil {
 		return err
 	}
 	defer yardstick.account.Close()
-	url, number, gather := r.handlerURLs()[0], atomic.Int64{}, &bareBatcher{bare: yardstick, most: b.sizes.load.clients}
+	url, number, gather := r.handlerURLs()[0], atomic.Int64{},
+		&bareBatcher{bare: yardstick, most: b.sizes.load.clients}
 	next := func() message { return message{fmt.Sprintf("/rate/%d", number.Add(1)), 1} }
 	file := func() error { return postMessage(ctx, r.client, url, next()) }
 	row := func() error { return gather.fileRow(ctx, next()) }
@@ -229,29 +256,35 @@ func takeAcceptTurn(ctx context.Context, b *bench, in *acceptCounts) error {
 	if err := errors.Join(repeatByClients(r, n, warm, file), repeatByClients(r, n, warm, hopAndRow)); err != nil {
 		return err
 	}
+
 	for range blocks {
 		before, err1 := r.readTransactions(ctx)
-		err2 := addCPUTimes(r, &in.work, func() error { return repeatByClients(r, n, &in.posts, file) })
+		err2 := addCPUTimes(r, &in.work,
+			func() error { return repeatByClients(r, n, &in.posts, file) })
 		after, err3 := r.readTransactions(ctx)
 		groups := subtractCounts(after, before)["table transact"]
 		gather.most = max(1, int(math.Round(float64(n)/max(1, groups))))
-		err4 := addCPUTimes(r, &in.bareWork, func() error { return repeatByClients(r, n, &in.bare, row) })
+		err4 := addCPUTimes(r, &in.bareWork,
+			func() error { return repeatByClients(r, n, &in.bare, row) })
 		err5 := repeatByClients(r, n, &in.hopped, hopAndRow)
 		if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 			return err
 		}
+
 		in.groups += groups
 	}
+
 	want := int64((blocks+1)*n + 1)
 	c, err := r.store.ReadControl(ctx, 0)
 	if filed := c.Head.Next - 1; err == nil && filed != want {
 		return fmt.Errorf("%d messages were accepted and %d filed", want, filed)
 	}
+
 	return err
 }
 
-// bareBatcher inserts rows as Weir's appender does: while a transaction is in flight, further rows wait, and the next
-// transaction inserts them. It is safe for concurrent use.
+// bareBatcher inserts rows as Weir's appender does: while a transaction is in flight, further rows
+// wait, and the next transaction inserts them. It is safe for concurrent use.
 type bareBatcher struct {
 	bare *bareClient
 	most int // largest number of rows in a transaction
@@ -275,7 +308,9 @@ func (g *bareBatcher) fileRow(ctx context.Context, m message) error {
 		g.inFlight = true
 		go g.flushRows(ctx)
 	}
+
 	g.mu.Unlock()
+
 	return <-row.done
 }
 
@@ -289,6 +324,7 @@ func (g *bareBatcher) flushRows(ctx context.Context) {
 		if n == 0 {
 			return
 		}
+
 		err := g.bare.insertGroup(ctx, group)
 		for _, row := range group {
 			row.done <- err
@@ -303,43 +339,52 @@ func (b *bareClient) insertGroup(ctx context.Context, group []pendingRow) error 
 		ops = append(ops, b.newRowOp(row.message))
 		b.next++
 	}
+
 	tags, err := b.account.Table().Transact(ctx, barePartition, ops)
 	if err == nil {
 		b.head = tags[0]
 	}
+
 	return err
 }
 
-// pauseFirstLane pauses lane 0 for an hour. To do so, it makes the CMS answer every write with 429 and Retry-After, and
-// posts a message. It waits until the lane is paused and has no holder. The message stays in the lane.
+// pauseFirstLane pauses lane 0 for an hour. To do so, it makes the CMS answer every write with 429
+// and Retry-After, and posts a message. It waits until the lane is paused and has no holder. The
+// message stays in the lane.
 func pauseFirstLane(ctx context.Context, r *rig) error {
 	r.cms.SetFaults(democms.Faults{TooMany: "1h"})
 	if err := postMessage(ctx, r.client, r.receiveURL(), message{"/pause", 1}); err != nil {
 		return err
 	}
+
 	return r.awaitCondition(ctx, readyLimit, "the lane is paused", func() bool {
 		c, err := r.store.ReadControl(ctx, 0)
 		return err == nil && time.Until(c.Tail.PausedUntil) > time.Minute && !c.Tail.IsOpen
 	})
 }
 
-// measureBetweenPosts measures the rate at which clients post n messages with the given number of keys. It pauses lane
-// 0 first, so that Weir delivers nothing meanwhile.
+// measureBetweenPosts measures the rate at which clients post n messages with the given number of
+// keys. It pauses lane 0 first, so that Weir delivers nothing meanwhile.
 //
-// Half of the posts come before the call of "measure", and half after it. Each row of a lane makes Azurite's next
-// inserts slower. With the two halves, the lane has on average as many rows during the posts as during "measure".
+// Half of the posts come before the call of "measure", and half after it. Each row of a lane makes
+// Azurite's next inserts slower. With the two halves, the lane has on average as many rows during
+// the posts as during "measure".
 //
-// Each post has an Idempotency-Key. So its message has two rows, like a message from a file, a queue or a batch.
-func measureBetweenPosts(ctx context.Context, r *rig, n, keys int, measure func() error) (*throughput, error) {
+// Each post has an Idempotency-Key. So its message has two rows, like a message from a file, a
+// queue or a batch.
+func measureBetweenPosts(ctx context.Context, r *rig, n, keys int,
+	measure func() error) (*throughput, error) {
 	if err := pauseFirstLane(ctx, r); err != nil {
 		return nil, err
 	}
+
 	posts := new(throughput)
 	postHalf := func(space string) error {
 		next := make(chan message, n/2)
 		for _, m := range makeMessages(space, n/2, keys) {
 			next <- m
 		}
+
 		url := r.handlerURLs()[0]
 		return repeatByClients(r, n/2, posts, func() error {
 			m := <-next
@@ -350,14 +395,16 @@ func measureBetweenPosts(ctx context.Context, r *rig, n, keys int, measure func(
 	if err := postHalf("before"); err != nil {
 		return nil, err
 	}
+
 	if err := measure(); err != nil {
 		return nil, err
 	}
+
 	return posts, postHalf("after")
 }
 
-// repeatByClients calls "do" n times in total, from sizes.load.clients goroutines. It adds n and the elapsed time to
-// "spent". A goroutine stops at its first error.
+// repeatByClients calls "do" n times in total, from sizes.load.clients goroutines. It adds n and
+// the elapsed time to "spent". A goroutine stops at its first error.
 func repeatByClients(r *rig, n int, spent *throughput, do func() error) error {
 	began := time.Now()
 	var left atomic.Int64
@@ -373,7 +420,9 @@ func repeatByClients(r *rig, n int, spent *throughput, do func() error) error {
 			return nil
 		})
 	}
+
 	err := group.Wait()
 	spent.addSteps(n, time.Since(began))
+
 	return err
 }

@@ -21,8 +21,8 @@ const (
 	burstLimit = 5 * time.Minute // longest wait for deliveries, and for idle lanes
 )
 
-// makeMessages returns n messages with the given number of keys. Each key begins with "/" and the argument "space". The
-// versions of each key count from 1.
+// makeMessages returns n messages with the given number of keys. Each key begins with "/" and the
+// argument "space". The versions of each key count from 1.
 func makeMessages(space string, n, keys int) []message {
 	out := make([]message, n)
 	for i := range out {
@@ -31,8 +31,9 @@ func makeMessages(space string, n, keys int) []message {
 	return out
 }
 
-// sendMessages posts messages from concurrent clients. Each client posts to one of the addresses. All messages of a key
-// come from one client. So Weir accepts a key's versions in order, and a wrong order at the CMS is an error of Weir.
+// sendMessages posts messages from concurrent clients. Each client posts to one of the addresses.
+// All messages of a key come from one client. So Weir accepts a key's versions in order, and a
+// wrong order at the CMS is an error of Weir.
 func (r *rig) sendMessages(ctx context.Context, all []message, clients int, urls ...string) error {
 	shares := make([][]message, clients)
 	owner := map[string]int{}
@@ -42,6 +43,7 @@ func (r *rig) sendMessages(ctx context.Context, all []message, clients int, urls
 		}
 		shares[owner[m.path]] = append(shares[owner[m.path]], m)
 	}
+
 	group, ctx := errgroup.WithContext(ctx)
 	for n, share := range shares {
 		group.Go(func() error {
@@ -53,13 +55,15 @@ func (r *rig) sendMessages(ctx context.Context, all []message, clients int, urls
 			return nil
 		})
 	}
+
 	return group.Wait()
 }
 
 // receiveURL returns the host's address of functions/receive.
 func (r *rig) receiveURL() string { return r.host.URL() + "/api/messages" }
 
-// handlerURLs returns, for each running handler, an address of functions/receive that does not lead through the host.
+// handlerURLs returns, for each running handler, an address of functions/receive that does not lead
+// through the host.
 func (r *rig) handlerURLs() []string {
 	var urls []string
 	for _, i := range r.host.Status().Instances {
@@ -76,69 +80,83 @@ func (r *rig) awaitDelivered(ctx context.Context, n int) error {
 		func() bool { return r.cms.Stats().Writes >= n })
 }
 
-// warmUp posts messages, waits until the lanes are idle, and clears the CMS's record. These messages open all
-// connections and make Azurite compile its code.
+// warmUp posts messages, waits until the lanes are idle, and clears the CMS's record. These
+// messages open all connections and make Azurite compile its code.
 func (r *rig) warmUp(ctx context.Context) error {
 	if err := r.sendMessages(ctx, makeMessages("warm", r.sizes.load.warm, 20), 16, r.receiveURL()); err != nil {
 		return fmt.Errorf("warm up: %w", err)
 	}
+
 	if err := r.awaitRest(ctx); err != nil {
 		return fmt.Errorf("warm up: %w", err)
 	}
+
 	r.cms.Reset()
 	return nil
 }
 
 type burstFigures struct {
-	elapsed float64            // time in s, from the start of the first post to the end of the last write
-	filed   float64            // time in s, from the start of the first post until all messages were accepted
-	trip    float64            // mean time of a post to the CMS without Weir, in ms
-	writers float64            // average number of concurrent requests at the CMS, from the first request to the last
+	// time in s, from the start of the first post to the end of the last write
+	elapsed float64
+	// time in s, from the start of the first post until all messages were accepted
+	filed float64
+	trip  float64 // mean time of a post to the CMS without Weir, in ms
+	// average number of concurrent requests at the CMS, from the first request to the last
+	writers float64
 	used    map[string]float64 // number of requests to storage, by service and operation
 }
 
-// runBurst posts messages from many clients and waits until the lanes are idle. For the baseline it measures posts to
-// the CMS without Weir. It does so before the burst and after it, so that a change of the machine's load affects the
-// baseline and the burst alike.
+// runBurst posts messages from many clients and waits until the lanes are idle. For the baseline it
+// measures posts to the CMS without Weir. It does so before the burst and after it, so that a
+// change of the machine's load affects the baseline and the burst alike.
 func (r *rig) runBurst(ctx context.Context, all []message) (burstFigures, error) {
 	var b burstFigures
 	before, err := r.measureTrips(ctx, r.sizes.load.trips)
 	if err != nil {
 		return b, err
 	}
+
 	used, err := r.readTransactions(ctx)
 	if err != nil {
 		return b, err
 	}
+
 	began := time.Now()
 	if err := r.sendMessages(ctx, all, r.sizes.load.clients, r.receiveURL()); err != nil {
 		return b, err
 	}
+
 	b.filed = time.Since(began).Seconds()
 	if err := r.awaitDelivered(ctx, len(all)); err != nil {
 		return b, err
 	}
+
 	if err := r.awaitRest(ctx); err != nil {
 		return b, err
 	}
+
 	for _, req := range r.cms.Requests() {
 		b.elapsed = max(b.elapsed, req.EndedAt.Sub(began).Seconds())
 	}
+
 	b.writers = busyWriters(r.cms.Requests())
 	if err := r.checkRecord(len(all)); err != nil {
 		return b, err
 	}
+
 	if b.used, err = r.readTransactions(ctx); err != nil {
 		return b, err
 	}
+
 	b.used = subtractCounts(b.used, used)
 	after, err := r.measureTrips(ctx, r.sizes.load.trips)
 	b.trip = mean(append(before, after...))
+
 	return b, err
 }
 
-// busyWriters returns the average number of concurrent requests at the CMS, from the start of the first request to the
-// end of the last one.
+// busyWriters returns the average number of concurrent requests at the CMS, from the start of the
+// first request to the end of the last one.
 func busyWriters(requests []democms.Request) float64 {
 	var work time.Duration
 	var from, until time.Time
@@ -149,6 +167,7 @@ func busyWriters(requests []democms.Request) float64 {
 		}
 		until = laterOf(until, req.EndedAt)
 	}
+
 	return work.Seconds() / until.Sub(from).Seconds()
 }
 
@@ -177,8 +196,8 @@ func sumCounts(counts map[string]float64) float64 {
 	return sum
 }
 
-// describeShares returns each count divided by n, as text for a note: for instance each operation's transactions per
-// message.
+// describeShares returns each count divided by n, as text for a note: for instance each operation's
+// transactions per message.
 func describeShares(counts map[string]float64, n int) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
@@ -199,18 +218,20 @@ func runSerial(ctx context.Context, b *bench) ([]result, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	limit := float64(n) * got.trip / 1000
+
 	return []result{
 		newRow("serial burst", "s", got.elapsed).withLeast(limit).requireRatio(0.97).
-			withNote("%d messages, %d clients, bare round trip %.2f ms, all accepted after %.2f s", n,
-				b.sizes.load.clients, got.trip, got.filed),
+			withNote("%d messages, %d clients, bare round trip %.2f ms, all accepted after %.2f s",
+				n, b.sizes.load.clients, got.trip, got.filed),
 		newRow(serialTransactions, "", sumCounts(got.used)/float64(n)).limitValue(0.5).withNote("%s",
 			describeShares(got.used, n)),
 	}, nil
 }
 
-// runLanes measures a burst on eight lanes. The lane with the most messages sets the baseline, because a lane sends one
-// message at a time.
+// runLanes measures a burst on eight lanes. The lane with the most messages sets the baseline,
+// because a lane sends one message at a time.
 func runLanes(ctx context.Context, b *bench) ([]result, error) {
 	const count = 8
 	r, err := b.newWarmRig(ctx, rigOptions{latency: cmsLatency, lanes: count})
@@ -223,11 +244,14 @@ func runLanes(ctx context.Context, b *bench) ([]result, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	in := make([]int, count)
 	for _, m := range all {
 		in[lane.Of(m.path, count)]++
 	}
+
 	fullest := slices.Max(in)
+
 	return []result{
 		newRow("burst on 8 lanes", "s", got.elapsed).withLeast(float64(fullest)*got.trip/1000).requireRatio(0.92).
 			withNote("%d of %d messages in the fullest lane, bare round trip %.2f ms, all accepted after %.2f s; "+

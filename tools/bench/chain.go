@@ -7,15 +7,16 @@ import (
 	"time"
 )
 
-// chainSteps is the number of requests per message if the steps do not remember ids: look up, create or update,
-// publish.
+// chainSteps is the number of requests per message if the steps do not remember ids: look up,
+// create or update, publish.
 const chainSteps = 3
 
-// tokenLife is the lifetime of the tokens in measureTokens. A handler renews its token after 75 % of the lifetime.
+// tokenLife is the lifetime of the tokens in measureTokens. A handler renews its token after 75 %
+// of the lifetime.
 const tokenLife = 2 * time.Second
 
-// chainConfig is the weir.yaml for messages that need several requests each. Its format arguments are the number of
-// lanes, the lease, and chainSignIn or "".
+// chainConfig is the weir.yaml for messages that need several requests each. Its format arguments
+// are the number of lanes, the lease, and chainSignIn or "".
 const chainConfig = `
 lanes: %d
 lease: %s
@@ -42,7 +43,8 @@ contracts:
         post: /items/{{ create?.json.id ?? find.json.items[0].id }}/publish
 `
 
-// rememberingSteps changes the steps of chainConfig so that they remember the CMS's id of each item.
+// rememberingSteps changes the steps of chainConfig so that they remember the CMS's id of each
+// item.
 var rememberingSteps = strings.NewReplacer(
 	"get: /items?ref={{ key }}", "when: remembered == nil\n        get: /items?ref={{ key }}",
 	"when: len(find.json.items) == 0", "when: remembered == nil and len(find.json.items) == 0",
@@ -63,16 +65,19 @@ func runChains(ctx context.Context, b *bench) ([]result, error) {
 	if err != nil {
 		return rows, err
 	}
+
 	more, err := measureTokens(ctx, b)
 	if rows = append(rows, more...); err != nil {
 		return rows, err
 	}
+
 	more, err = measureRemembering(ctx, b)
+
 	return append(rows, more...), err
 }
 
-// measureRemembering posts the same burst to two installations of Weir. In the first one, the steps look up each
-// message's item. In the second one, the steps remember the item's id.
+// measureRemembering posts the same burst to two installations of Weir. In the first one, the steps
+// look up each message's item. In the second one, the steps remember the item's id.
 func measureRemembering(ctx context.Context, b *bench) ([]result, error) {
 	const messagesPerKey = 10
 	var seconds, requests [2]float64
@@ -84,14 +89,20 @@ func measureRemembering(ctx context.Context, b *bench) ([]result, error) {
 		if err != nil {
 			return nil, err
 		}
-		seconds[i], err = r.runChainBurst(ctx, site, makeMessages("remember", n, max(n/messagesPerKey, 1)))
+
+		seconds[i], err = r.runChainBurst(ctx, site,
+			makeMessages("remember", n, max(n/messagesPerKey, 1)))
 		r.shutDown()
 		if err != nil {
 			return nil, err
 		}
+
 		requests[i] = float64(site.readStats().requests)
 	}
-	note := fmt.Sprintf("%d messages, %d a key, against the same chain without remember", n, messagesPerKey)
+
+	note := fmt.Sprintf("%d messages, %d a key, against the same chain without remember", n,
+		messagesPerKey)
+
 	return []result{
 		newRow("chains that remember the id: requests", "", requests[1]).withBaseline(requests[0]).limitRatio(0.75).
 			withNote("%s", note),
@@ -112,22 +123,27 @@ func measureChainBurst(ctx context.Context, b *bench) ([]result, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	elapsed, err := r.runChainBurst(ctx, site, makeMessages("chain", n, max(n/5, 1)))
 	if err != nil {
 		return nil, err
 	}
+
 	after, err := r.measureTrips(ctx, b.sizes.load.trips)
 	if err != nil {
 		return nil, err
 	}
+
 	trip := mean(append(before, after...))
+
 	return []result{newRow("chains of three steps, serial burst", "s", elapsed).
 		withLeast(chainSteps*float64(n)*trip/1000).requireRatio(0.95).
-		withNote("%d messages, %d clients, bare round trip %.2f ms", n, b.sizes.load.clients, trip)}, nil
+		withNote("%d messages, %d clients, bare round trip %.2f ms", n, b.sizes.load.clients,
+			trip)}, nil
 }
 
-// measureTokens counts the tokens that the handlers fetch while they deliver many messages. The CMS answers without
-// delay, and its tokens expire after tokenLife.
+// measureTokens counts the tokens that the handlers fetch while they deliver many messages. The CMS
+// answers without delay, and its tokens expire after tokenLife.
 func measureTokens(ctx context.Context, b *bench) ([]result, error) {
 	const lanes, instances = 4, 2
 	site := newChainSite(0, tokenLife)
@@ -141,35 +157,44 @@ func measureTokens(ctx context.Context, b *bench) ([]result, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	st := site.readStats()
-	renewals := instances * (elapsed/(0.75*tokenLife.Seconds()) + 2) // each handler has tokens of its own
+
+	// each handler has tokens of its own
+	renewals := instances * (elapsed/(0.75*tokenLife.Seconds()) + 2)
+
 	return []result{newRow("chains with tokens of 2 s: tokens fetched", "", float64(st.tokens)).
 		withBaseline(renewals).limitRatio(1).
 		withNote("%d messages on %d lanes and %d instances in %.1f s (%.0f/s), each delivered once; %d requests had "+
-			"an expired token, and were repeated with a new one", n, lanes, instances, elapsed, float64(n)/elapsed,
+			"an expired token, and were repeated with a new one", n, lanes, instances, elapsed,
+			float64(n)/elapsed,
 			st.unauthorized)}, nil
 }
 
-// runChainBurst posts messages from many clients, waits until all are delivered, and checks the CMS's record. It
-// returns the seconds from the first post to the end of the CMS's last request.
+// runChainBurst posts messages from many clients, waits until all are delivered, and checks the
+// CMS's record. It returns the seconds from the first post to the end of the CMS's last request.
 func (r *rig) runChainBurst(ctx context.Context, site *chainSite, all []message) (float64, error) {
 	site.resetStats()
 	began := time.Now()
 	if err := r.sendMessages(ctx, all, r.sizes.load.clients, r.receiveURL()); err != nil {
 		return 0, err
 	}
+
 	if err := r.awaitRest(ctx); err != nil {
 		return 0, err
 	}
+
 	st := site.readStats()
 	want := chainSteps * len(all)
 	if site.remembers {
 		want -= len(all) - st.items // only a key's first message needs a look-up
 	}
+
 	if st.requests != want || st.newest != st.items || st.duplicates > 0 {
 		return 0, fmt.Errorf("the CMS took %d requests, want %d; %d of its %d items are the newest, %d are duplicates",
 			st.requests, want, st.newest, st.items, st.duplicates)
 	}
+
 	return st.endedAt.Sub(began).Seconds(), nil
 }
 
@@ -178,9 +203,11 @@ func (r *rig) chainYAML() string {
 	if r.chains.tokenLife > 0 {
 		signIn = fmt.Sprintf(chainSignIn, r.cmsURL)
 	}
+
 	text := fmt.Sprintf(chainConfig, r.lanes, r.lease, signIn)
 	if r.chains.remembers {
 		text = rememberingSteps.Replace(text)
 	}
+
 	return text
 }

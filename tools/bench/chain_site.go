@@ -43,7 +43,8 @@ type chainStats struct {
 const chainBase = "/api/content"
 
 func newChainSite(latency, tokenLife time.Duration) *chainSite {
-	s := &chainSite{latency: latency, tokenLife: tokenLife, mux: http.NewServeMux(), tokens: map[string]time.Time{}}
+	s := &chainSite{latency: latency, tokenLife: tokenLife, mux: http.NewServeMux(),
+		tokens: map[string]time.Time{}}
 	s.mux.HandleFunc("POST "+chainBase, func(http.ResponseWriter, *http.Request) {
 		time.Sleep(s.latency) // measureTrips posts to this address, which stores nothing
 	})
@@ -52,6 +53,7 @@ func newChainSite(latency, tokenLife time.Duration) *chainSite {
 	s.mux.HandleFunc("POST "+chainBase+"/items", s.serveStep(s.createItem))
 	s.mux.HandleFunc("PUT "+chainBase+"/items/{id}", s.serveStep(s.updateItem))
 	s.mux.HandleFunc("POST "+chainBase+"/items/{id}/publish", s.serveStep(s.publishItem))
+
 	return s
 }
 
@@ -66,17 +68,19 @@ func (s *chainSite) giveToken(w http.ResponseWriter, _ *http.Request) {
 	token := fmt.Sprint("token-", time.Now().UnixNano())
 	s.tokens[token] = time.Now().Add(s.tokenLife)
 	w.Header().Set("Content-Type", "application/json")
-	fmt.Fprintf(w, `{"access_token":%q,"token_type":"Bearer","expires_in":%g}`, token, s.tokenLife.Seconds())
+	fmt.Fprintf(w, `{"access_token":%q,"token_type":"Bearer","expires_in":%g}`, token,
+		s.tokenLife.Seconds())
 }
 
-// serveStep returns a handler that checks the token, waits for the latency, and answers with the result of the function
-// "handle". The handler calls "handle" with mu locked.
+// serveStep returns a handler that checks the token, waits for the latency, and answers with the
+// result of the function "handle". The handler calls "handle" with mu locked.
 func (s *chainSite) serveStep(handle func(*http.Request) (int, any)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !s.isSignedIn(r) {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
+
 		time.Sleep(s.latency)
 		s.mu.Lock()
 		status, answer := handle(r)
@@ -89,8 +93,8 @@ func (s *chainSite) serveStep(handle func(*http.Request) (int, any)) http.Handle
 	}
 }
 
-// isSignedIn reports whether a request has a valid token or needs none. Otherwise it counts the request as
-// unauthorized.
+// isSignedIn reports whether a request has a valid token or needs none. Otherwise it counts the
+// request as unauthorized.
 func (s *chainSite) isSignedIn(r *http.Request) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,6 +103,7 @@ func (s *chainSite) isSignedIn(r *http.Request) bool {
 	if !isGood {
 		s.stats.unauthorized++
 	}
+
 	return isGood
 }
 
@@ -126,13 +131,16 @@ func (s *chainSite) updateItem(r *http.Request) (int, any) {
 	if it == nil {
 		return http.StatusNotFound, map[string]string{"message": "no such item"}
 	}
+
 	before := it.Version
 	if err := json.NewDecoder(r.Body).Decode(it); err != nil {
 		return http.StatusBadRequest, map[string]string{"message": err.Error()}
 	}
+
 	if it.Version < before {
 		s.stats.inversions++
 	}
+
 	return http.StatusOK, map[string]int{"id": id}
 }
 
@@ -145,7 +153,8 @@ func (s *chainSite) publishItem(r *http.Request) (int, any) {
 	return http.StatusOK, map[string]int{"id": id}
 }
 
-// itemOf returns the id in the request's path, and the item with this id. If no such item exists, the item is nil.
+// itemOf returns the id in the request's path, and the item with this id. If no such item exists,
+// the item is nil.
 func (s *chainSite) itemOf(r *http.Request) (int, *chainItem) {
 	id, err := strconv.Atoi(r.PathValue("id"))
 	if err != nil || id < 0 || id >= len(s.items) {
@@ -171,10 +180,13 @@ func (s *chainSite) readStats() chainStats {
 		if it.shown == it.Version && st.inversions == 0 {
 			st.newest++
 		}
+
 		if seen[it.Ref] {
 			st.duplicates++
 		}
+
 		seen[it.Ref] = true
 	}
+
 	return st
 }

@@ -31,16 +31,19 @@ const bodySize = 1024
 var filling = strings.Repeat("Lorem ipsum dolor sit amet. ", bodySize/28)
 
 func (m message) articleBody() string {
-	text := fmt.Sprintf(`<article path="%s" version="%d"><title>Version %d</title><text>`, m.path, m.version, m.version)
+	text := fmt.Sprintf(`<article path="%s" version="%d"><title>Version %d</title><text>`, m.path,
+		m.version, m.version)
 	return text + filling[:max(0, bodySize-len(text)-17)] + "</text></article>"
 }
 
-// postMessage posts one message to Weir or to the CMS. It returns an error unless the status is 2xx.
+// postMessage posts one message to Weir or to the CMS. It returns an error unless the status is
+// 2xx.
 func postMessage(ctx context.Context, c *http.Client, url string, m message) error {
 	return postBody(ctx, c, url, m.articleBody(), nil)
 }
 
-// postBody posts an XML body. The header can be nil. postBody returns an error unless the status is 2xx.
+// postBody posts an XML body. The header can be nil. postBody returns an error unless the status is
+// 2xx.
 func postBody(ctx context.Context, c *http.Client, url, body string, header http.Header) error {
 	status, answer, err := postAndRead(ctx, c, url, body, header)
 	if err == nil && status/100 != 2 {
@@ -58,16 +61,19 @@ func postFor(ctx context.Context, c *http.Client, url, body string, want int) er
 	return err
 }
 
-// postAndRead posts an XML body, and returns the status and the body of the answer. If header is not nil, postAndRead
-// adds Content-Type to the header.
-func postAndRead(ctx context.Context, c *http.Client, url, body string, header http.Header) (int, []byte, error) {
+// postAndRead posts an XML body, and returns the status and the body of the answer. If header is
+// not nil, postAndRead adds Content-Type to the header.
+func postAndRead(ctx context.Context, c *http.Client, url, body string, header http.Header) (int,
+	[]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
 		return 0, nil, err
 	}
+
 	if header != nil {
 		req.Header = header
 	}
+
 	req.Header.Set("Content-Type", "application/xml")
 	resp, err := c.Do(req)
 	if err != nil {
@@ -75,16 +81,18 @@ func postAndRead(ctx context.Context, c *http.Client, url, body string, header h
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(resp.Body)
+
 	return resp.StatusCode, answer, err
 }
 
-// getURL sends a GET and calls "read" with the body of the answer. If "read" is nil, the body is discarded. Each status
-// except 200 is an error.
+// getURL sends a GET and calls "read" with the body of the answer. If "read" is nil, the body is
+// discarded. Each status except 200 is an error.
 func getURL(ctx context.Context, c *http.Client, url string, read func(io.Reader) error) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
+
 	resp, err := c.Do(req)
 	if err != nil {
 		return err
@@ -96,12 +104,14 @@ func getURL(ctx context.Context, c *http.Client, url string, read func(io.Reader
 	if read != nil {
 		return read(resp.Body)
 	}
+
 	_, err = io.Copy(io.Discard, resp.Body)
+
 	return err
 }
 
-// readMetrics reads metrics in Prometheus's text format. The keys of the result are the metrics' names with their
-// labels.
+// readMetrics reads metrics in Prometheus's text format. The keys of the result are the metrics'
+// names with their labels.
 func readMetrics(ctx context.Context, c *http.Client, url string) (map[string]float64, error) {
 	values := map[string]float64{}
 	err := getURL(ctx, c, url, func(body io.Reader) error {
@@ -111,19 +121,23 @@ func readMetrics(ctx context.Context, c *http.Client, url string) (map[string]fl
 			if i := strings.LastIndex(lines.Text(), "} "); i >= 0 {
 				name, text = lines.Text()[:i+1], lines.Text()[i+2:]
 			}
+
 			if v, err := strconv.ParseFloat(text, 64); ok && err == nil {
 				values[name] = v
 			}
 		}
+
 		return lines.Err()
 	})
 	if err == nil && len(values) == 0 {
 		err = errors.New("no metrics in the answer")
 	}
+
 	return values, err
 }
 
-// labelValue returns the value of one label in a text such as {service="blob"}, or "" if the label is missing.
+// labelValue returns the value of one label in a text such as {service="blob"}, or "" if the label
+// is missing.
 func labelValue(labels, name string) string {
 	if m := regexp.MustCompile(`[{,]` + name + `="([^"]*)"`).FindStringSubmatch(labels); m != nil {
 		return m[1]

@@ -15,17 +15,18 @@ import (
 	"weir/internal/weir"
 )
 
-// fillAtOnce appends messages without a handler, in no certain order. It appends up to atOnce messages concurrently, so
-// that appends share transactions.
+// fillAtOnce appends messages without a handler, in no certain order. It appends up to atOnce
+// messages concurrently, so that appends share transactions.
 //
-// If "change" is not nil, fillAtOnce calls it before each append, with the message's index in "all" and the message.
-// The function change can alter the message, and returns the idempotency key, or "" for none. Calls of change are
-// concurrent.
+// If "change" is not nil, fillAtOnce calls it before each append, with the message's index in "all"
+// and the message. The function change can alter the message, and returns the idempotency key, or
+// "" for none. Calls of change are concurrent.
 func fillAtOnce(ctx context.Context, store *lane.Store, all []message, atOnce int,
 	change func(int, *weir.Message) (idempotencyKey string)) error {
 	appender := lane.NewAppender(store, slog.New(slog.DiscardHandler))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
+
 	for i, m := range all {
 		group.Go(func() error {
 			filed := weir.Message{Contract: "article", Key: m.path, Version: fmt.Sprint(m.version),
@@ -34,14 +35,18 @@ func fillAtOnce(ctx context.Context, store *lane.Store, all []message, atOnce in
 			if change != nil {
 				key = change(i, &filed)
 			}
+
 			_, err := appender.Append(ctx, filed, key)
+
 			return err
 		})
 	}
+
 	return group.Wait()
 }
 
-// pathsByLane returns perLane paths for each lane: first those of lane 0, then those of lane 1, and so on.
+// pathsByLane returns perLane paths for each lane: first those of lane 0, then those of lane 1, and
+// so on.
 func pathsByLane(space string, lanes, perLane int) []string {
 	paths := make([][]string, lanes)
 	for i, missing := 0, lanes*perLane; missing > 0; i++ {
@@ -51,6 +56,7 @@ func pathsByLane(space string, lanes, perLane int) []string {
 			missing--
 		}
 	}
+
 	return slices.Concat(paths...)
 }
 
@@ -65,7 +71,8 @@ type plainTraffic struct {
 	err  error // error of the failed post, if any; read it only after work.Wait
 }
 
-// startPlainTraffic starts to post plain messages in the background. The posts end at the first failed post.
+// startPlainTraffic starts to post plain messages in the background. The posts end at the first
+// failed post.
 func startPlainTraffic(ctx context.Context, r *rig) *plainTraffic {
 	b := &plainTraffic{trickleFlow: r.newFlow()}
 	ctx, b.stop = context.WithCancel(ctx)
@@ -74,18 +81,20 @@ func startPlainTraffic(ctx context.Context, r *rig) *plainTraffic {
 			b.err = b.postNext(context.WithoutCancel(ctx), r.receiveURL())
 		}
 	})
+
 	return b
 }
 
-// stopPosting ends the posts, and returns the error of the failed post, if any. It can be called more than once.
+// stopPosting ends the posts, and returns the error of the failed post, if any. It can be called
+// more than once.
 func (b *plainTraffic) stopPosting() error {
 	b.stop()
 	b.work.Wait()
 	return b.err
 }
 
-// deliveryLags returns, in ms, a lag for each request that carries a plain message: the time from the message's post to
-// the start of the request.
+// deliveryLags returns, in ms, a lag for each request that carries a plain message: the time from
+// the message's post to the start of the request.
 func (b *plainTraffic) deliveryLags(requests []democms.Request) []float64 {
 	var lags []float64
 	for _, req := range requests {
@@ -96,8 +105,8 @@ func (b *plainTraffic) deliveryLags(requests []democms.Request) []float64 {
 	return lags
 }
 
-// requestsWithin returns the requests that began between "from" and "until", both inclusive. The earliest request comes
-// first.
+// requestsWithin returns the requests that began between "from" and "until", both inclusive. The
+// earliest request comes first.
 func requestsWithin(requests []democms.Request, from, until time.Time) []democms.Request {
 	in := slices.DeleteFunc(slices.Clone(requests), func(r democms.Request) bool {
 		return r.StartedAt.Before(from) ||
@@ -107,7 +116,8 @@ func requestsWithin(requests []democms.Request, from, until time.Time) []democms
 	return in
 }
 
-// longestStandstill returns the longest time between "from" and "until" in which no request began at the CMS.
+// longestStandstill returns the longest time between "from" and "until" in which no request began
+// at the CMS.
 func longestStandstill(requests []democms.Request, from, until time.Time) time.Duration {
 	longest, before := time.Duration(0), from
 	for _, req := range requestsWithin(requests, from, until) {

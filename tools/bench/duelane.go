@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// runDueLane measures the lateness of scheduled messages in one lane, at several rates. The messages are due at random
-// times.
+// runDueLane measures the lateness of scheduled messages in one lane, at several rates. The
+// messages are due at random times.
 func runDueLane(ctx context.Context, b *bench) ([]result, error) {
 	var rows []result
 	for _, rate := range b.sizes.crowds.due.rates {
@@ -19,6 +19,7 @@ func runDueLane(ctx context.Context, b *bench) ([]result, error) {
 			return rows, fmt.Errorf("%d a second: %w", rate, err)
 		}
 	}
+
 	return rows, nil
 }
 
@@ -30,20 +31,28 @@ func measureDueRate(ctx context.Context, b *bench, rate int) ([]result, error) {
 	}
 	defer r.shutDown()
 	span := b.sizes.crowds.due.span
-	a := spreadDueTimes("due", max(int(span.Seconds()*float64(rate)), 1), time.Now().Add(b.sizes.due.lead), span)
+	a := spreadDueTimes("due", max(int(span.Seconds()*float64(rate)), 1),
+		time.Now().Add(b.sizes.due.lead), span)
 	if err := postDueMessages(ctx, r, a); err != nil {
 		return nil, err
 	}
+
 	yardstick, err := startTimers(ctx, a)
 	if err != nil {
 		return nil, err
 	}
+
 	late, err1 := awaitDueMessages(ctx, r, a, time.Time{})
 	bare, err2 := yardstick.awaitLateness(a)
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
-	name := func(what string) string { return fmt.Sprintf("due, one lane, %d a second: lateness %s", rate, what) }
+
+	name := func(what string) string {
+		return fmt.Sprintf("due, one lane, %d a second: lateness %s",
+			rate, what)
+	}
+
 	return []result{
 		newRow(name("p50"), "ms", median(late)).withBaseline(median(bare)).withNote(
 			"%d messages within %s, none early; %s", len(late), span, describeSpread(late)),

@@ -22,6 +22,7 @@ func TestSenderLog(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	if len(s.by) != 2 || s.by[31] != byProcess || s.by[32] != byHTTP {
 		t.Errorf("got %v, want fence 31 of instance 2 and fence 32 of instance 1", s.by)
 	}
@@ -30,8 +31,8 @@ func TestSenderLog(t *testing.T) {
 func TestLastBefore(t *testing.T) {
 	t.Parallel()
 	at := time.Now()
-	requests := []democms.Request{{StartedAt: at, EndedAt: at.Add(5)}, {StartedAt: at.Add(6), EndedAt: at.Add(9)},
-		{StartedAt: at.Add(20), EndedAt: at.Add(21)}}
+	requests := []democms.Request{{StartedAt: at, EndedAt: at.Add(5)},
+		{StartedAt: at.Add(6), EndedAt: at.Add(9)}, {StartedAt: at.Add(20), EndedAt: at.Add(21)}}
 	if got := lastBefore(requests, at.Add(15)); !got.Equal(at.Add(9)) {
 		t.Errorf("got %s, want %s", got, at.Add(9))
 	}
@@ -46,8 +47,10 @@ func TestLatenessOf(t *testing.T) {
 	if late, err := latenessOf(requests, a); err != nil || len(late) != 1 || late[0] != 1 {
 		t.Errorf("got %v, %v, want a lateness of 1 ms for one message", late, err)
 	}
+
 	a[message{"/due", 1}] = at.Add(time.Second)
-	if _, err := latenessOf(requests, a); err == nil || !strings.Contains(err.Error(), "/due came") {
+	if _, err := latenessOf(requests, a); err == nil ||
+		!strings.Contains(err.Error(), "/due came") {
 		t.Errorf("too early: got %v, want an error", err)
 	}
 }

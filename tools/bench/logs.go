@@ -10,27 +10,31 @@ import (
 	"weir/tools/funchost/host"
 )
 
-// allAtInformation sets the default log level to Information, as in a host.json without log levels. The project's
-// host.json raises the default to Warning and sets Information for each category that it names.
+// allAtInformation sets the default log level to Information, as in a host.json without log levels.
+// The project's host.json raises the default to Warning and sets Information for each category that
+// it names.
 const allAtInformation = "AzureFunctionsJobHost__logging__logLevel__default=Information"
 
-// runLogs counts the lines and bytes of the host's log, for a burst and for a trickle (single messages with pauses). It
-// counts with the project's host.json, and again with all categories at level Information.
+// runLogs counts the lines and bytes of the host's log, for a burst and for a trickle (single
+// messages with pauses). It counts with the project's host.json, and again with all categories at
+// level Information.
 func runLogs(ctx context.Context, b *bench) ([]result, error) {
 	loud, err := measureLog(ctx, b, allAtInformation)
 	if err != nil {
 		return nil, fmt.Errorf("all at Information: %w", err)
 	}
+
 	quiet, err := measureLog(ctx, b)
 	if err != nil {
 		return nil, fmt.Errorf("host.json as it is: %w", err)
 	}
+
 	return append(logRows("burst", b.sizes.logs.burst, quiet.burst, loud.burst),
 		logRows("trickle", b.sizes.logs.trickle, quiet.trickle, loud.trickle)...), nil
 }
 
-// logRows returns the rows of a burst or a trickle. The baseline is the log with all categories at level Information
-// (loud).
+// logRows returns the rows of a burst or a trickle. The baseline is the log with all categories at
+// level Information (loud).
 func logRows(name string, messages int, quiet, loud map[string]host.Logged) []result {
 	yardstick, value := sumOf(loud, messages), sumOf(quiet, messages)
 	return []result{
@@ -45,8 +49,9 @@ func logRows(name string, messages int, quiet, loud map[string]host.Logged) []re
 // logCounts has the log lines and bytes of a burst and of a trickle, by category.
 type logCounts struct{ burst, trickle map[string]host.Logged }
 
-// measureLog posts a burst, waits until the lane is idle, posts a trickle, and waits again. It returns the log lines
-// and bytes of the burst and of the trickle. The host's environment contains the variables "env".
+// measureLog posts a burst, waits until the lane is idle, posts a trickle, and waits again. It
+// returns the log lines and bytes of the burst and of the trickle. The host's environment contains
+// the variables "env".
 func measureLog(ctx context.Context, b *bench, env ...string) (out logCounts, err error) {
 	r, err := b.newWarmRig(ctx, rigOptions{latency: cmsLatency, env: env})
 	if err != nil {
@@ -57,6 +62,7 @@ func measureLog(ctx context.Context, b *bench, env ...string) (out logCounts, er
 	if _, err := r.runBurst(ctx, makeMessages("logs", b.sizes.logs.burst, b.sizes.load.keys)); err != nil {
 		return out, err
 	}
+
 	between := r.host.Logged()
 	r.cms.Reset()
 	f := r.newFlow()
@@ -66,9 +72,11 @@ func measureLog(ctx context.Context, b *bench, env ...string) (out logCounts, er
 		}
 		sleepFor(ctx, b.sizes.trickle.gap)
 	}
+
 	if err := f.awaitEnd(ctx); err != nil {
 		return out, err
 	}
+
 	return logCounts{addedTo(begun, between), addedTo(between, r.host.Logged())}, nil
 }
 

@@ -1,14 +1,17 @@
-// Command bench measures Weir on this machine, and compares it with baselines of the same run. It starts real handler
-// processes under tools/funchost, which replaces the Functions host. The storage is Azurite in memory, and the CMS is
-// the demo CMS. The CMS's own record shows whether a run was correct. The bench prints a table and writes
-// build/bench.json. docs/performance.md explains the rows of the table.
+// Command bench measures Weir on this machine, and compares it with baselines of the same run. It
+// starts real handler processes under tools/funchost, which replaces the Functions host. The
+// storage is Azurite in memory, and the CMS is the demo CMS. The CMS's own record shows whether a
+// run was correct. The bench prints a table and writes build/bench.json. docs/performance.md
+// explains the rows of the table.
 //
-// A missed target is shown in its row and does not change the exit code. The exit code is 1 after a failure: a message
-// was lost or delivered twice, messages of a key came in the wrong order, or an error occurred.
+// A missed target is shown in its row and does not change the exit code. The exit code is 1 after a
+// failure: a message was lost or delivered twice, messages of a key came in the wrong order, or an
+// error occurred.
 //
-// The flag -storage-delay has a list of delays. For each delay the bench makes a pass: it runs the scenarios while a
-// proxy in front of Azurite delays each answer of storage. The proxy is in package delay. Answers to the baseline
-// programs are delayed, too. Scenarios whose figures do not depend on the delay run in the last pass only.
+// The flag -storage-delay has a list of delays. For each delay the bench makes a pass: it runs the
+// scenarios while a proxy in front of Azurite delays each answer of storage. The proxy is in
+// package delay. Answers to the baseline programs are delayed, too. Scenarios whose figures do not
+// depend on the delay run in the last pass only.
 package main
 
 import (
@@ -29,8 +32,8 @@ import (
 	"weir/tools/delay"
 )
 
-// scenario is one measurement, with one or several rows in the table. The function scenarios must list each scenario.
-// If a scenario can run with small sizes, TestBench must list its rows.
+// scenario is one measurement, with one or several rows in the table. The function scenarios must
+// list each scenario. If a scenario can run with small sizes, TestBench must list its rows.
 type scenario struct {
 	name  string // name in the flag -only
 	about string // description for -list
@@ -38,7 +41,8 @@ type scenario struct {
 	when  passRule
 }
 
-// passRule selects the passes in which a scenario runs. The bench makes one pass for each delay of storage.
+// passRule selects the passes in which a scenario runs. The bench makes one pass for each delay of
+// storage.
 type passRule int
 
 const (
@@ -51,10 +55,12 @@ func scenarios() []scenario {
 	return []scenario{
 		{"serial", "a burst on one lane, and its storage transactions", runSerial, inEachPass},
 		{"lanes", "the same burst on eight lanes", runLanes, inEachPass},
-		{"chains", "messages that take three requests each, also with tokens of 2 s", runChains, inEachPass},
+		{"chains", "messages that take three requests each, also with tokens of 2 s", runChains,
+			inEachPass},
 		{"fast", "what one lane delivers to a CMS that takes no time", runFast, inEachPass},
 		{"accept", "how soon and how often a message is accepted", runAccept, inEachPass},
-		{"consume", "how often weir consume files a message of a queue, against posts", runConsume, inEachPass},
+		{"consume", "how often weir consume files a message of a queue, against posts", runConsume,
+			inEachPass},
 		{"batch", "how often a part of a batch is filed, against posts", runBatch, inEachPass},
 		{"files", "how often a file of the inbox is taken, against posts", runFiles, inEachPass},
 		{"cpu", "what a message costs the handler's process", runCPU, inLastPass},
@@ -66,24 +72,34 @@ func scenarios() []scenario {
 		{"takeover", "a holder ends while another instance lives", runTakeover, inEachPass},
 		{"due", "messages with a due time: how late they come", runDue, inEachPass},
 		{"retry", "first attempts that fail: how late the second ones come", runRetry, inEachPass},
-		{"scheduled", "a lane's other traffic beside many scheduled messages", runScheduled, inEachPass},
-		{"recurring", "four instances over the same schedules: none missed, none doubled", runRecurring, inEachPass},
+		{"scheduled", "a lane's other traffic beside many scheduled messages", runScheduled,
+			inEachPass},
+		{"recurring", "four instances over the same schedules: none missed, none doubled",
+			runRecurring, inEachPass},
 		{"supersede", "bursts of edits, newer replacing older", runSupersede, inEachPass},
-		{"duelane", "one lane with 10, then 20 due a second: how late they come", runDueLane, inEachPass},
-		{"duemoment", "1,000, then 2,000 due at one moment, with plain messages beside", runDueMoment, inEachPass},
-		{"everysecond", "300 schedules of one second: the lane goes on", runEverySecond, inLastPass},
-		{"refused", "400 messages that the CMS refuses, in front of 50 good ones", runRefused, inLastPass},
-		{"aside", "memory: 20,000 messages behind a blocked key, 1,000 of 200 KiB due at once", runAside, inLastPass},
-		{"memory", "memory: large posts, searches for a text, and large posts while storage hangs", runMemory,
+		{"duelane", "one lane with 10, then 20 due a second: how late they come", runDueLane,
+			inEachPass},
+		{"duemoment", "1,000, then 2,000 due at one moment, with plain messages beside",
+			runDueMoment, inEachPass},
+		{"everysecond", "300 schedules of one second: the lane goes on", runEverySecond,
 			inLastPass},
-		{"waits", "posts beside 3,000 answers that wait; the cost of a status in a backlog", runWaits, inLastPass},
-		{"retention", "how fast old messages are removed, and how many transactions that takes", runRetention,
+		{"refused", "400 messages that the CMS refuses, in front of 50 good ones", runRefused,
 			inLastPass},
+		{"aside", "memory: 20,000 messages behind a blocked key, 1,000 of 200 KiB due at once",
+			runAside, inLastPass},
+		{"memory", "memory: large posts, searches for a text, and large posts while storage hangs",
+			runMemory, inLastPass},
+		{"waits", "posts beside 3,000 answers that wait; the cost of a status in a backlog",
+			runWaits, inLastPass},
+		{"retention", "how fast old messages are removed, and how many transactions that takes",
+			runRetention, inLastPass},
 		{"sweep", "one sweep over 256 lanes", runSweepLanes, inLastPass},
-		{"tickets", "64 busy lanes on 1 and on 4 instances: how long the queue gets", runTickets, inLastPass},
+		{"tickets", "64 busy lanes on 1 and on 4 instances: how long the queue gets", runTickets,
+			inLastPass},
 		{"groups", "Flex Consumption's groups: a burst moves; trickle and due messages on both instances", runGroups,
 			inLastPass},
-		{"hang", "storage that hangs: how soon posts are refused, how long a lane stands still", runHang, inLastPass},
+		{"hang", "storage that hangs: how soon posts are refused, how long a lane stands still",
+			runHang, inLastPass},
 		{"coldstart", "from the start of a handler to its first 202", runColdStart, inEachPass},
 		{"serve", "weir serve on a folder: start, acceptance, burst, memory", runServe, inLastPass},
 		{"recipe", "the usual recipe, as the baseline", runRecipeScenario, inEachPass},
@@ -92,23 +108,27 @@ func scenarios() []scenario {
 
 // bench is the state that all scenarios share.
 type bench struct {
-	storage     *azurite.Process
-	delay       time.Duration // delay of storage's answers in this pass; 0 = none
-	farStorage  *delay.Proxy  // storage for handlers and hosts: delays answers, refuses some requests; nil = no proxy
-	calmStorage *delay.Proxy  // storage for baseline programs: the same delay, refuses nothing; nil = no proxy
-	app         string        // folder of the app (script root)
-	log         io.Writer     // gets the output of hosts and handlers
-	out         io.Writer     // gets the lines about progress
-	temp        string        // folder that the bench removes at its end
-	profile     string        // folder for the handlers' CPU profiles; empty = the handlers write none
-	sizes       sizes
-	results     []result
-	prefixes    int // number of rigs (installations of Weir) so far; each has its own prefix
+	storage *azurite.Process
+	delay   time.Duration // delay of storage's answers in this pass; 0 = none
+	// storage for handlers and hosts: delays answers, refuses some requests; nil = no proxy
+	farStorage *delay.Proxy
+	// storage for baseline programs: the same delay, refuses nothing; nil = no proxy
+	calmStorage *delay.Proxy
+	app         string    // folder of the app (script root)
+	log         io.Writer // gets the output of hosts and handlers
+	out         io.Writer // gets the lines about progress
+	temp        string    // folder that the bench removes at its end
+	// folder for the handlers' CPU profiles; empty = the handlers write none
+	profile  string
+	sizes    sizes
+	results  []result
+	prefixes int // number of rigs (installations of Weir) so far; each has its own prefix
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+
 	if was, err := runAsYardstick(ctx); was {
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -116,6 +136,7 @@ func main() {
 		}
 		return
 	}
+
 	only := flag.String("only", "", "names of scenarios, with commas between; empty = all")
 	list := flag.Bool("list", false, "list the scenarios and end")
 	app := flag.String("app", filepath.Join("build", "app"), "script root, as make build stages it")
@@ -125,14 +146,17 @@ func main() {
 	profile := flag.String("profile", "",
 		"folder for the CPU profiles of handlers that make profile has built (scenario cpu only)")
 	sizes := fullSizes
-	flag.IntVar(&sizes.backlog.long, "long", sizes.backlog.long, "messages of the long backlog on Azurite")
+	flag.IntVar(&sizes.backlog.long, "long", sizes.backlog.long,
+		"messages of the long backlog on Azurite")
 	flag.Parse()
+
 	if *list {
 		for _, s := range scenarios() {
 			fmt.Printf("%-11s %s\n", s.name, s.about)
 		}
 		return
 	}
+
 	if err := runBench(ctx, *only, *delays, *app, *file, *profile, sizes); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -144,26 +168,31 @@ func runBench(ctx context.Context, only, delays, app, file, profile string, size
 	if err != nil {
 		return err
 	}
+
 	passes, err := readDelays(delays)
 	if err != nil {
 		return err
 	}
+
 	b, stop, err := newBench(ctx, app, filepath.Dir(file), sizes, os.Stdout)
 	if err != nil {
 		return err
 	}
+
 	b.profile = profile
 	err = b.runPasses(ctx, chosen, passes)
 	printTable(os.Stdout, b.results)
+
 	return errors.Join(err, writeJSON(file, b.results), stop())
 }
 
-// compareWithRecipe sets the baseline of the row with Weir's transactions per message. The baseline is the number of
-// transactions per message in the scenario "recipe". If one of the two rows is missing, compareWithRecipe changes
-// nothing.
+// compareWithRecipe sets the baseline of the row with Weir's transactions per message. The baseline
+// is the number of transactions per message in the scenario "recipe". If one of the two rows is
+// missing, compareWithRecipe changes nothing.
 func compareWithRecipe(results []result) {
 	at := func(name string) int {
-		return slices.IndexFunc(results, func(r result) bool { return r.Name == name && r.Error == "" })
+		return slices.IndexFunc(results,
+			func(r result) bool { return r.Name == name && r.Error == "" })
 	}
 	if weir, usual := at(serialTransactions), at(recipeTransactions); weir >= 0 && usual >= 0 {
 		results[weir] = results[weir].withBaseline(results[usual].Value)
@@ -175,41 +204,50 @@ func chooseScenarios(only string) ([]scenario, error) {
 	if only == "" {
 		return all, nil
 	}
+
 	names := strings.Split(only, ",")
 	for _, name := range names {
 		if !slices.ContainsFunc(all, func(s scenario) bool { return s.name == name }) {
 			return nil, fmt.Errorf("there is no scenario %q: -list shows all", name)
 		}
 	}
-	return slices.DeleteFunc(all, func(s scenario) bool { return !slices.Contains(names, s.name) }), nil
+
+	return slices.DeleteFunc(all, func(s scenario) bool { return !slices.Contains(names, s.name) }),
+		nil
 }
 
-// newBench starts Azurite, makes a log in dir, and makes a temporary folder. The returned function ends Azurite,
-// removes the temporary folder and closes the log.
-func newBench(ctx context.Context, app, dir string, sizes sizes, out io.Writer) (*bench, func() error, error) {
+// newBench starts Azurite, makes a log in dir, and makes a temporary folder. The returned function
+// ends Azurite, removes the temporary folder and closes the log.
+func newBench(ctx context.Context, app, dir string, sizes sizes, out io.Writer) (*bench,
+	func() error, error) {
 	if _, err := os.Stat(filepath.Join(app, "host.json")); err != nil {
 		return nil, nil, fmt.Errorf("%s is no script root: make build stages it: %w", app, err)
 	}
+
 	log, err := os.Create(filepath.Join(dir, "bench.log"))
 	if err != nil {
 		return nil, nil, err
 	}
+
 	temp, err := os.MkdirTemp("", "weir-bench-")
 	if err != nil {
 		return nil, nil, errors.Join(err, log.Close())
 	}
+
 	// Azurite keeps its data in memory, because it would stall while it saves data to disk.
 	storage, err := azurite.Start(ctx, azurite.Options{})
 	if err != nil {
 		return nil, nil, errors.Join(err, log.Close(), os.RemoveAll(temp))
 	}
+
 	b := &bench{storage: storage, app: app, log: log, out: out, temp: temp, sizes: sizes}
 	stop := func() error { return errors.Join(storage.Stop(), os.RemoveAll(temp), log.Close()) }
+
 	return b, stop, nil
 }
 
-// runScenarios runs scenarios until ctx ends, and appends their rows to the results. If a scenario fails, its rows and
-// a row with the error are appended, and the next scenario runs.
+// runScenarios runs scenarios until ctx ends, and appends their rows to the results. If a scenario
+// fails, its rows and a row with the error are appended, and the next scenario runs.
 func (b *bench) runScenarios(ctx context.Context, chosen []scenario) error {
 	var failed []error
 	for _, s := range chosen {
@@ -219,15 +257,19 @@ func (b *bench) runScenarios(ctx context.Context, chosen []scenario) error {
 		if ctx.Err() != nil {
 			return errors.New("interrupted")
 		}
+
 		if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", s.name, err))
 			rows = append(rows, result{Name: s.name, Error: err.Error()})
 		}
+
 		b.results = append(b.results, rows...)
 		for _, r := range rows {
 			fmt.Fprintf(b.out, "            %s\n", r.formatLine())
 		}
+
 		fmt.Fprintf(b.out, "            (%s)\n", time.Since(began).Round(100*time.Millisecond))
 	}
+
 	return errors.Join(failed...)
 }

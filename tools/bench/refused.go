@@ -16,8 +16,8 @@ const (
 	refusedLimit = 90 * time.Second
 )
 
-// runRefused measures how long good messages wait if the CMS refuses many earlier messages. It measures refusals with
-// status 403 and with status 500. Each message has a key of its own.
+// runRefused measures how long good messages wait if the CMS refuses many earlier messages. It
+// measures refusals with status 403 and with status 500. Each message has a key of its own.
 func runRefused(ctx context.Context, b *bench) ([]result, error) {
 	var rows []result
 	for _, c := range []struct {
@@ -30,21 +30,25 @@ func runRefused(ctx context.Context, b *bench) ([]result, error) {
 		}
 		rows = append(rows, row)
 	}
+
 	return rows, nil
 }
 
-// measureBehindRefused fills the lane before the handler starts: first with messages that the CMS refuses, then with
-// good messages. It measures the time from the start of the first request at the CMS to the end of the last write of a
-// good message.
-func measureBehindRefused(ctx context.Context, b *bench, status int, faults democms.Faults) (result, error) {
+// measureBehindRefused fills the lane before the handler starts: first with messages that the CMS
+// refuses, then with good messages. It measures the time from the start of the first request at the
+// CMS to the end of the last write of a good message.
+func measureBehindRefused(ctx context.Context, b *bench, status int,
+	faults democms.Faults) (result, error) {
 	n, good := b.sizes.crowds.refused.bad, b.sizes.crowds.refused.good
-	r, err := b.newRig(ctx, rigOptions{latency: dueLatency, beforeHost: func(ctx context.Context, r *rig) error {
-		r.cms.SetFaults(faults)
-		if err := fillInOrder(ctx, r, makeMessages(strings.Trim(badSpace, "/"), n, n)); err != nil {
-			return err
-		}
-		return fillInOrder(ctx, r, makeMessages(strings.Trim(goodSpace, "/"), good, good))
-	}})
+	r, err := b.newRig(ctx, rigOptions{latency: dueLatency,
+		beforeHost: func(ctx context.Context, r *rig) error {
+			r.cms.SetFaults(faults)
+			if err := fillInOrder(ctx, r, makeMessages(strings.Trim(badSpace, "/"), n, n)); err !=
+				nil {
+				return err
+			}
+			return fillInOrder(ctx, r, makeMessages(strings.Trim(goodSpace, "/"), good, good))
+		}})
 	if err != nil {
 		return result{}, err
 	}
@@ -54,10 +58,12 @@ func measureBehindRefused(ctx context.Context, b *bench, status int, faults demo
 	if ctx.Err() != nil {
 		return result{}, ctx.Err()
 	}
+
 	requests := requestsWithin(r.cms.Requests(), time.Time{}, time.Now())
 	if len(requests) == 0 {
 		return result{}, fmt.Errorf("the CMS got nothing within %s", refusedLimit)
 	}
+
 	waited := refusedLimit
 	if late == nil {
 		waited = 0
@@ -67,8 +73,9 @@ func measureBehindRefused(ctx context.Context, b *bench, status int, faults demo
 			}
 		}
 	}
+
 	return newRow(fmt.Sprintf("%d messages answered %d in front of %d good ones: until these are delivered", n, status,
 		good), "s", waited.Seconds()).limitValue(10).
-		withNote("%d of %d were delivered within %s; the CMS refused %d requests", r.cms.Stats().Writes, good,
-			refusedLimit, r.cms.Stats().Failures), nil
+		withNote("%d of %d were delivered within %s; the CMS refused %d requests",
+			r.cms.Stats().Writes, good, refusedLimit, r.cms.Stats().Failures), nil
 }

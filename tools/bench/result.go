@@ -13,13 +13,17 @@ type result struct {
 	Unit     string   `json:"unit"` // unit of value and baseline; empty = no unit
 	Value    float64  `json:"value"`
 	Baseline *float64 `json:"baseline"` // value for comparison, from the same run; null = none
-	Ratio    *float64 `json:"ratio"`    // value / baseline (after withLeast: baseline / value); null = no baseline
-	Target   *float64 `json:"target"`   // null = no target
-	Rule     string   `json:"rule"`     // condition of the target, such as "ratio >= 0.97"; empty = no target
-	OK       *bool    `json:"ok"`       // whether the target is reached; null = no target
-	Note     string   `json:"note"`
-	Delay    float64  `json:"delay"`           // median delay of storage's answers, in ms; 0 = Azurite without a delay
-	Error    string   `json:"error,omitempty"` // error of the failed scenario; such a row has no figures
+	// value / baseline (after withLeast: baseline / value); null = no baseline
+	Ratio  *float64 `json:"ratio"`
+	Target *float64 `json:"target"` // null = no target
+	// condition of the target, such as "ratio >= 0.97"; empty = no target
+	Rule string `json:"rule"`
+	OK   *bool  `json:"ok"` // whether the target is reached; null = no target
+	Note string `json:"note"`
+	// median delay of storage's answers, in ms; 0 = Azurite without a delay
+	Delay float64 `json:"delay"`
+	// error of the failed scenario; such a row has no figures
+	Error string `json:"error,omitempty"`
 }
 
 // newRow returns a row without baseline and target.
@@ -56,7 +60,8 @@ func (r result) limitValue(limit float64) result {
 
 // limitDistance sets a target: the value must not exceed the baseline by more than distance.
 func (r result) limitDistance(distance float64) result {
-	return r.setVerdict(r.Value-*r.Baseline <= distance, distance, "value - baseline <= %g", distance)
+	return r.setVerdict(r.Value-*r.Baseline <= distance, distance,
+		"value - baseline <= %g", distance)
 }
 
 func (r result) setVerdict(ok bool, target float64, rule string, args ...any) result {
@@ -74,7 +79,8 @@ func (r result) requireValue(least float64) result {
 	return r.setVerdict(r.Value >= least, least, "value >= %g", least)
 }
 
-// withDelay adds the delay of storage to the row and to the row's name. A delay of 0 changes nothing.
+// withDelay adds the delay of storage to the row and to the row's name. A delay of 0 changes
+// nothing.
 func (r result) withDelay(d time.Duration) result {
 	if d > 0 {
 		r.Name, r.Delay = fmt.Sprintf("%s, storage at %s", r.Name, d), milliseconds(d)
@@ -104,8 +110,9 @@ func mean(samples []float64) float64 {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// describeSpread returns the percentiles and the number of samples, as text for a note. The samples are in ms.
+// describeSpread returns the percentiles and the number of samples, as text for a note. The samples
+// are in ms.
 func describeSpread(samples []float64) string {
-	return fmt.Sprintf("p50 %.2f, p90 %.2f, p99 %.2f ms of %d", median(samples), percentile(samples, 0.9),
-		percentile(samples, 0.99), len(samples))
+	return fmt.Sprintf("p50 %.2f, p90 %.2f, p99 %.2f ms of %d", median(samples),
+		percentile(samples, 0.9), percentile(samples, 0.99), len(samples))
 }

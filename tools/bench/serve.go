@@ -22,10 +22,12 @@ import (
 
 // serveSizes are the sizes of the scenario "serve".
 type serveSizes struct {
-	messages int // messages that the process delivers before its memory and its start are measured again
+	// messages that the process delivers before its memory and its start are measured again
+	messages int
 }
 
-// serving is a process of weir serve on a folder. The bench syncs as a user does: the folder is on disk.
+// serving is a process of weir serve on a folder. The bench syncs as a user does: the folder is on
+// disk.
 type serving struct {
 	cmd *exec.Cmd
 	url string // address of functions/receive
@@ -38,14 +40,16 @@ func startServing(ctx context.Context, r *rig, folder string) (*serving, error) 
 	if err := os.WriteFile(config, []byte(r.weirYAML()), 0o600); err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, filepath.Join(r.app, "handler"), "serve", "--data", folder, "--config", config,
-		"--listen", "127.0.0.1:0")
+
+	cmd := exec.CommandContext(ctx, filepath.Join(r.app, "handler"), "serve", "--data", folder,
+		"--config", config, "--listen", "127.0.0.1:0")
 	cmd.Env = append(os.Environ(), "WEIR_CMS_URL="+r.cmsURL)
 	cmd.Stderr = r.log
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
+
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -58,10 +62,12 @@ func startServing(ctx context.Context, r *rig, folder string) (*serving, error) 
 			go io.Copy(r.log, out)
 			return &serving{cmd, base + "/api/messages", cmd.Process.Pid}, nil
 		}
+
 		fmt.Fprintln(r.log, lines.Text())
 	}
 
-	return nil, errors.Join(errors.New("weir serve ended before it listened: see bench.log"), cmd.Wait())
+	return nil, errors.Join(errors.New("weir serve ended before it listened: see bench.log"),
+		cmd.Wait())
 }
 
 // kill ends the process as a crash does.
@@ -73,8 +79,8 @@ func (s *serving) kill() {
 // runServe measures weir serve on a folder, without a Functions host and without Azurite.
 func runServe(ctx context.Context, b *bench) ([]result, error) {
 	var rows []result
-	for _, measure := range []func(context.Context, *bench) ([]result, error){measureServeStart, measureServeLatency,
-		measureServeRate, measureServeBurst, measureServeMemory} {
+	for _, measure := range []func(context.Context, *bench) ([]result, error){measureServeStart,
+		measureServeLatency, measureServeRate, measureServeBurst, measureServeMemory} {
 		got, err := measure(ctx, b)
 		rows = append(rows, got...)
 		if err != nil {
@@ -103,13 +109,15 @@ func withServing(ctx context.Context, b *bench, latency time.Duration,
 	return do(r, s, folder)
 }
 
-// timeServeStart returns the time from exec to the first 202, in ms, and leaves the process running.
+// timeServeStart returns the time from exec to the first 202, in ms, and leaves the process
+// running.
 func timeServeStart(ctx context.Context, r *rig, folder, path string) (*serving, float64, error) {
 	began := time.Now()
 	s, err := startServing(ctx, r, folder)
 	if err != nil {
 		return nil, 0, err
 	}
+
 	err = postMessage(ctx, r.client, s.url, message{path, 1})
 	took := milliseconds(time.Since(began))
 	if err != nil {
@@ -132,6 +140,7 @@ func measureServeStart(ctx context.Context, b *bench) (rows []result, err error)
 			defer again.kill()
 			s, all = again, append(all, took)
 		}
+
 		rows = append(rows, newRow("weir serve: exec to the first 202", "ms", median(all)).limitValue(100).
 			withNote("%s, after a SIGKILL each", describeSpread(all)))
 		return nil
@@ -147,8 +156,10 @@ type bareStore struct {
 }
 
 func openBareStore(r *rig) (*bareStore, error) {
-	db, err := bolt.Open(filepath.Join(r.temp, r.prefix+"-bare.db"), 0o600, &bolt.Options{NoStatistics: true,
-		PageSize: 4096, NoFreelistSync: true, FreelistType: bolt.FreelistMapType, InitialMmapSize: 64 << 30})
+	db, err := bolt.Open(filepath.Join(r.temp, r.prefix+"-bare.db"), 0o600,
+		&bolt.Options{NoStatistics: true,
+			PageSize: 4096, NoFreelistSync: true, FreelistType: bolt.FreelistMapType,
+			InitialMmapSize: 64 << 30})
 
 	return &bareStore{db: db}, err
 }
@@ -163,11 +174,13 @@ func (s *bareStore) commit(messages int) error {
 		if err == nil {
 			err = rows.Put([]byte("!head"), make([]byte, 60))
 		}
+
 		for range messages {
 			s.next++
 			row := append(make([]byte, bareColumns), packedBody()...)
 			err = errors.Join(err, rows.Put(fmt.Appendf(nil, "m_%019d", s.next), row))
 		}
+
 		return err
 	})
 }
@@ -190,43 +203,52 @@ func measureServeLatency(ctx context.Context, b *bench) (rows []result, err erro
 		var posts, hops, commits, both []float64
 		for i := range n + n/10 {
 			m := message{fmt.Sprintf("/accept/%d", i%b.sizes.load.keys), i/b.sizes.load.keys + 1}
-			post, err1 := timeStep(ctx, func() error { return postMessage(ctx, r.client, s.url, m) })
+			post, err1 := timeStep(ctx,
+				func() error { return postMessage(ctx, r.client, s.url, m) })
 			hop, err2 := timeStep(ctx, func() error { return bareHop(ctx, r, s) })
 			commit, err3 := timeStep(ctx, func() error { return bare.commit(1) })
 			if err := errors.Join(err1, err2, err3); err != nil {
 				return err
 			}
+
 			if i >= n/10 { // the first tenth opens connections
-				posts, hops, commits, both = append(posts, post), append(hops, hop), append(commits, commit),
+				posts, hops, commits, both = append(posts, post), append(hops, hop),
+					append(commits, commit),
 					append(both, hop+commit)
 			}
 		}
+
 		rows = append(rows, newRow("weir serve: accept latency p50, one client", "ms", median(posts)).
 			withBaseline(median(both)).limitRatio(1.3).
-			withNote("post: %s; bare hop: %s; bare commit: %s", describeSpread(posts), describeSpread(hops),
-				describeSpread(commits)))
+			withNote("post: %s; bare hop: %s; bare commit: %s", describeSpread(posts),
+				describeSpread(hops), describeSpread(commits)))
+
 		if err := r.awaitDelivered(ctx, n+n/10); err != nil {
 			return err
 		}
+
 		return r.checkRecord(n + n/10)
 	})
 
 	return rows, err
 }
 
-// measureServeRate compares the posts of many clients with bare commits that form groups in the same way,
-// each row with a bare hop before it. The lane is paused, so nothing is delivered meanwhile.
+// measureServeRate compares the posts of many clients with bare commits that form groups in the
+// same way, each row with a bare hop before it. The lane is paused, so nothing is delivered
+// meanwhile.
 func measureServeRate(ctx context.Context, b *bench) (rows []result, err error) {
 	err = withServing(ctx, b, 0, func(r *rig, s *serving, _ string) error {
 		r.cms.SetFaults(democms.Faults{TooMany: "1h"})
 		if err := postMessage(ctx, r.client, s.url, message{"/pause", 1}); err != nil {
 			return err
 		}
+
 		err := r.awaitCondition(ctx, readyLimit, "the lane is paused",
 			func() bool { return len(r.cms.Requests()) > 0 })
 		if err != nil {
 			return err
 		}
+
 		bare, err := openBareStore(r)
 		if err != nil {
 			return err
@@ -236,21 +258,29 @@ func measureServeRate(ctx context.Context, b *bench) (rows []result, err error) 
 		groups, number := newCommitGroups(bare), atomic.Int64{}
 		defer groups.close()
 		post := func() error {
-			return postMessage(ctx, r.client, s.url, message{fmt.Sprintf("/rate/%d", number.Add(1)), 1})
+			return postMessage(ctx, r.client, s.url,
+				message{fmt.Sprintf("/rate/%d", number.Add(1)), 1})
 		}
+
 		hopAndRow := func() error { return errors.Join(bareHop(ctx, r, s), groups.store()) }
 		var posts, hopped, warm throughput
 		n := b.sizes.accept.rate / blocks
-		err = errors.Join(repeatByClients(r, n, &warm, post), repeatByClients(r, n, &warm, hopAndRow))
+		err = errors.Join(repeatByClients(r, n, &warm, post),
+			repeatByClients(r, n, &warm, hopAndRow))
+
 		for range blocks {
-			err = errors.Join(err, repeatByClients(r, n, &posts, post), repeatByClients(r, n, &hopped, hopAndRow))
+			err = errors.Join(err, repeatByClients(r, n, &posts, post),
+				repeatByClients(r, n, &hopped, hopAndRow))
 		}
+
 		if err != nil {
 			return err
 		}
+
 		rows = append(rows, newRow("weir serve: accept rate, 64 clients, lane paused", "/s", posts.perSecond()).
 			withBaseline(hopped.perSecond()).requireRatio(0.85).
 			withNote("%d posts; the yardstick is a bare hop and a row of a bare commit each, in groups", posts.steps))
+
 		return nil
 	})
 
@@ -272,6 +302,7 @@ func newCommitGroups(s *bareStore) *commitGroups {
 			for len(g.rows) > 0 {
 				group = append(group, <-g.rows)
 			}
+
 			err := s.commit(len(group))
 			for _, done := range group {
 				done <- err
@@ -298,33 +329,40 @@ func (g *commitGroups) close() {
 // measureServeBurst measures a burst on one lane against bare round trips to the CMS.
 func measureServeBurst(ctx context.Context, b *bench) (rows []result, err error) {
 	err = withServing(ctx, b, cmsLatency, func(r *rig, s *serving, _ string) error {
-		if err := r.sendMessages(ctx, makeMessages("warm", b.sizes.load.warm, 20), 4, s.url); err != nil {
+		if err := r.sendMessages(ctx, makeMessages("warm", b.sizes.load.warm, 20), 4, s.url); err !=
+			nil {
 			return err
 		}
+
 		if err := r.awaitDelivered(ctx, b.sizes.load.warm); err != nil {
 			return err
 		}
+
 		before, err := r.measureTrips(ctx, b.sizes.load.trips)
 		if err != nil {
 			return err
 		}
 
 		n, began := b.sizes.load.burst, time.Now()
-		if err := r.sendMessages(ctx, makeMessages("serial", n, b.sizes.load.keys), b.sizes.load.clients,
-			s.url); err != nil {
+		if err := r.sendMessages(ctx, makeMessages("serial", n, b.sizes.load.keys),
+			b.sizes.load.clients, s.url); err != nil {
 			return err
 		}
+
 		accepted := time.Since(began)
 		if err := r.awaitDelivered(ctx, n); err != nil {
 			return err
 		}
+
 		var until time.Time
 		for _, req := range r.cms.Requests() {
 			until = laterOf(until, req.EndedAt)
 		}
+
 		if err := r.checkRecord(n); err != nil {
 			return err
 		}
+
 		after, err := r.measureTrips(ctx, b.sizes.load.trips)
 		if err != nil {
 			return err
@@ -333,23 +371,27 @@ func measureServeBurst(ctx context.Context, b *bench) (rows []result, err error)
 		trip := mean(append(before, after...))
 		rows = append(rows, newRow("weir serve: serial burst", "s", until.Sub(began).Seconds()).
 			withLeast(float64(n)*trip/1000).requireRatio(0.985).
-			withNote("%d messages, bare round trip %.2f ms, all accepted after %.2f s", n, trip, accepted.Seconds()))
+			withNote("%d messages, bare round trip %.2f ms, all accepted after %.2f s", n, trip,
+				accepted.Seconds()))
+
 		return nil
 	})
 
 	return rows, err
 }
 
-// measureServeMemory measures the resident memory at rest and after many messages, and then the start on
-// the folder that they filled, after a SIGKILL.
+// measureServeMemory measures the resident memory at rest and after many messages, and then the
+// start on the folder that they filled, after a SIGKILL.
 func measureServeMemory(ctx context.Context, b *bench) (rows []result, err error) {
 	err = withServing(ctx, b, 0, func(r *rig, s *serving, folder string) error {
 		if err := postMessage(ctx, r.client, s.url, message{"/first", 1}); err != nil {
 			return err
 		}
+
 		if err := r.awaitDelivered(ctx, 1); err != nil {
 			return err
 		}
+
 		idle, err := residentMemory(s.pid)
 		if err != nil {
 			return err
@@ -359,20 +401,25 @@ func measureServeMemory(ctx context.Context, b *bench) (rows []result, err error
 		if err := r.sendMessages(ctx, makeMessages("many", n, 1000), b.sizes.load.clients, s.url); err != nil {
 			return err
 		}
+
 		if err := r.awaitDelivered(ctx, n+1); err != nil {
 			return err
 		}
+
 		if !sleepFor(ctx, time.Second) {
 			return ctx.Err()
 		}
+
 		full, err := residentMemory(s.pid)
 		if err != nil {
 			return err
 		}
+
 		peak, err := peakMemory(s.pid)
 		if err != nil {
 			return err
 		}
+
 		rows = append(rows, newRow("weir serve: resident at rest", "MiB", idle).limitValue(40),
 			newRow(fmt.Sprintf("weir serve: resident after %d messages", n), "MiB", full).limitValue(120).
 				withNote("most at any moment: %.0f MiB", peak))
@@ -382,13 +429,16 @@ func measureServeMemory(ctx context.Context, b *bench) (rows []result, err error
 		if err != nil {
 			return err
 		}
+
 		again, took, err := timeServeStart(ctx, r, folder, "/again")
 		if err != nil {
 			return err
 		}
+
 		again.kill()
 		rows = append(rows, newRow(fmt.Sprintf("weir serve: exec to the first 202 with %d messages", n), "ms", took).
 			withNote("after a SIGKILL; the file has %d MB", file.Size()/1e6))
+
 		return nil
 	})
 
@@ -401,6 +451,7 @@ func residentMemory(pid int) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	for line := range strings.Lines(string(text)) {
 		var kib float64
 		if _, err := fmt.Sscanf(line, "VmRSS: %f kB", &kib); err == nil {

@@ -67,10 +67,11 @@ type backlogSizes struct {
 }
 
 type dueSizes struct {
-	messages int           // messages that are due at random times
-	lead     time.Duration // time from the first post to the first due time; all posts must end in this time
-	span     time.Duration // time from the first due time to the last
-	killed   int           // messages that are due after every instance was killed
+	messages int // messages that are due at random times
+	// time from the first post to the first due time; all posts must end in this time
+	lead   time.Duration
+	span   time.Duration // time from the first due time to the last
+	killed int           // messages that are due after every instance was killed
 }
 
 type retrySizes struct {
@@ -92,7 +93,8 @@ type recurringSizes struct {
 }
 
 type groupSizes struct {
-	burst int // messages of a burst; a burst that is posted beside other messages has burst/4 messages
+	// messages of a burst; a burst that is posted beside other messages has burst/4 messages
+	burst int
 	flow  int // single messages that the instance of functions/process must send
 	due   int // messages with a due time
 }
@@ -123,7 +125,8 @@ type dueRateSizes struct {
 }
 
 type momentSizes struct {
-	messages []int         // numbers of messages that are due at one time; the bench measures each number
+	// numbers of messages that are due at one time; the bench measures each number
+	messages []int
 	lead     time.Duration // time until the due time; all posts must end in this time
 }
 
@@ -156,7 +159,8 @@ type ticketSizes struct {
 type hangSizes struct {
 	posts int           // posts during the time when all requests to storage hang
 	span  time.Duration // from the first post to the last
-	// Clients post for flow/4. Then one request to storage hangs, and the clients continue to post for the time flow.
+	// Clients post for flow/4. Then one request to storage hangs, and the clients continue to post
+	// for the time flow.
 	flow time.Duration
 }
 
@@ -175,7 +179,8 @@ type waitSizes struct {
 }
 
 var fullSizes = sizes{
-	load: loadSizes{burst: 1000, clients: 64, keys: 200, warm: 300, trips: 100}, accept: acceptSizes{300, 1000},
+	load:    loadSizes{burst: 1000, clients: 64, keys: 200, warm: 300, trips: 100},
+	accept:  acceptSizes{300, 1000},
 	consume: 5000, fast: 3000, cpu: 5000, logs: logSizes{burst: 400, trickle: 60},
 	trickle: trickleSizes{120, time.Second},
 	idle:    idleSizes{backOff: 2 * time.Minute, minutes: 3, wakes: 10},
@@ -184,12 +189,15 @@ var fullSizes = sizes{
 	retry:     retrySizes{500, 40 * time.Millisecond},
 	scheduled: scheduledSizes{messages: 5000, inMemory: 100_000, burst: 2000, rounds: 60},
 	recurring: recurringSizes{occurrences: 200, lead: 10 * time.Second, kills: 4},
-	groups:    groupSizes{burst: 2000, flow: 200, due: 100}, cold: coldSizes{[]int{1, 64, 208}, 15}, recipe: 60,
-	chains: chainSizes{burst: 400, signedIn: 10_000}, crowds: fullCrowds, serve: serveSizes{messages: 100_000},
+	groups:    groupSizes{burst: 2000, flow: 200, due: 100}, cold: coldSizes{[]int{1, 64, 208}, 15},
+	recipe: 60,
+	chains: chainSizes{burst: 400, signedIn: 10_000}, crowds: fullCrowds,
+	serve: serveSizes{messages: 100_000},
 }
 
 var fullCrowds = crowdSizes{
-	due: dueRateSizes{[]int{10, 20}, 45 * time.Second}, moment: momentSizes{[]int{1000, 2000}, 10 * time.Second},
+	due:       dueRateSizes{[]int{10, 20}, 45 * time.Second},
+	moment:    momentSizes{[]int{1000, 2000}, 10 * time.Second},
 	schedules: scheduleSizes{300, 20 * time.Second}, refused: refusedSizes{bad: 400, good: 50},
 	aside:     asideSizes{behind: 20_000, large: 1000, lead: time.Minute},
 	retention: oldSizes{lanes: 8, each: 1000}, sweep: oldSizes{lanes: 256, each: 10},
@@ -199,12 +207,15 @@ var fullCrowds = crowdSizes{
 	waits:   waitSizes{answers: 3000, span: 20 * time.Second, states: 300, backlog: 1500},
 }
 
-// fartherSizes returns the sizes for a pass with delayed storage. Slow scenarios that need fewer samples get smaller
-// sizes.
+// fartherSizes returns the sizes for a pass with delayed storage. Slow scenarios that need fewer
+// samples get smaller sizes.
 func (s sizes) fartherSizes() sizes {
-	s.trickle.messages, s.idle.minutes, s.idle.wakes = min(s.trickle.messages, 60), min(s.idle.minutes, 1),
+	s.trickle.messages, s.idle.minutes, s.idle.wakes = min(s.trickle.messages, 60),
+		min(s.idle.minutes, 1),
 		min(s.idle.wakes, 5)
-	s.backlog.long, s.takeovers, s.recipe = min(s.backlog.long, 5000), min(s.takeovers, 1), min(s.recipe, 20)
-	s.scheduled.messages, s.chains.signedIn = min(s.scheduled.messages, 2000), min(s.chains.signedIn, 2000)
+	s.backlog.long, s.takeovers, s.recipe = min(s.backlog.long, 5000), min(s.takeovers, 1),
+		min(s.recipe, 20)
+	s.scheduled.messages, s.chains.signedIn = min(s.scheduled.messages, 2000),
+		min(s.chains.signedIn, 2000)
 	return s
 }

@@ -17,7 +17,8 @@ import (
 	"weir/internal/democms"
 )
 
-// TestMain runs a baseline instead of the tests if the bench started this process as a baseline. See runAsYardstick.
+// TestMain runs a baseline instead of the tests if the bench started this process as a baseline.
+// See runAsYardstick.
 func TestMain(m *testing.M) {
 	was, err := runAsYardstick(context.Background())
 	switch {
@@ -27,12 +28,14 @@ func TestMain(m *testing.M) {
 	case was:
 		os.Exit(0)
 	}
+
 	os.Exit(m.Run())
 }
 
 // tiny has sizes that show whether a scenario works. The measured values mean nothing.
 var tiny = sizes{
-	load: loadSizes{burst: 40, clients: 4, keys: 8, warm: 10, trips: 5}, accept: acceptSizes{10, 100},
+	load:    loadSizes{burst: 40, clients: 4, keys: 8, warm: 10, trips: 5},
+	accept:  acceptSizes{10, 100},
 	consume: 400, fast: 40, cpu: 400, logs: logSizes{burst: 20, trickle: 3},
 	trickle: trickleSizes{4, 100 * time.Millisecond},
 	idle:    idleSizes{backOff: time.Millisecond, wakes: 2},
@@ -44,7 +47,8 @@ var tiny = sizes{
 	groups:    groupSizes{burst: 500, flow: 5, due: 10}, cold: coldSizes{[]int{1, 5}, 2}, recipe: 4,
 	chains: chainSizes{burst: 10, signedIn: 40}, serve: serveSizes{messages: 200},
 	crowds: crowdSizes{
-		due: dueRateSizes{[]int{5}, 2 * time.Second}, moment: momentSizes{[]int{20}, 2 * time.Second},
+		due:       dueRateSizes{[]int{5}, 2 * time.Second},
+		moment:    momentSizes{[]int{20}, 2 * time.Second},
 		schedules: scheduleSizes{3, 3 * time.Second}, refused: refusedSizes{bad: 1, good: 3},
 		aside:     asideSizes{behind: 40, large: 4, lead: 10 * time.Second},
 		retention: oldSizes{lanes: 2, each: 10}, sweep: oldSizes{lanes: 4, each: 2},
@@ -55,8 +59,8 @@ var tiny = sizes{
 	},
 }
 
-// TestBench runs scenarios end to end, with real handlers, Azurite, the demo CMS and a stand-in for the Functions host.
-// The cases with a delay run with delayed storage.
+// TestBench runs scenarios end to end, with real handlers, Azurite, the demo CMS and a stand-in for
+// the Functions host. The cases with a delay run with delayed storage.
 func TestBench(t *testing.T) {
 	t.Parallel()
 	app := filepath.Join(t.TempDir(), "app")
@@ -64,22 +68,28 @@ func TestBench(t *testing.T) {
 		"APP="+app).CombinedOutput(); err != nil {
 		t.Fatalf("make build: %v\n%s", err, out)
 	}
+
 	const away = ", storage at 2ms"
 	for name, c := range map[string]struct {
 		delay     time.Duration
 		scenarios string
 		rows      []string
 	}{
-		"Near": {0, "serial,logs,retry,supersede", []string{"serial burst", "transactions per message, serial burst",
-			"log lines per message, burst", "log bytes per message, burst", "log lines per message, trickle",
-			"log bytes per message, trickle",
-			"retry: lateness p50, live instance", "retry: lateness p99, live instance",
-			"retry: lateness max, live instance", "writes that reach the CMS with supersede"}},
+		"Near": {0, "serial,logs,retry,supersede",
+			[]string{"serial burst", "transactions per message, serial burst",
+				"log lines per message, burst", "log bytes per message, burst",
+				"log lines per message, trickle",
+				"log bytes per message, trickle",
+				"retry: lateness p50, live instance", "retry: lateness p99, live instance",
+				"retry: lateness max, live instance", "writes that reach the CMS with supersede"}},
 		"Due": {2 * time.Millisecond, "lanes,duelane,duemoment,everysecond",
 			[]string{"burst on 8 lanes" + away, "burst on 8 lanes: writers busy" + away,
-				"due, one lane, 5 a second: lateness p50" + away, "due, one lane, 5 a second: lateness p95" + away,
-				"due, one lane, 5 a second: lateness p99" + away, "due, one lane, 5 a second: lateness max" + away,
-				"20 due at one moment: until the first is sent" + away, "20 due at one moment: writes a second" + away,
+				"due, one lane, 5 a second: lateness p50" + away,
+				"due, one lane, 5 a second: lateness p95" + away,
+				"due, one lane, 5 a second: lateness p99" + away,
+				"due, one lane, 5 a second: lateness max" + away,
+				"20 due at one moment: until the first is sent" + away,
+				"20 due at one moment: writes a second" + away,
 				"20 due at one moment: lag of plain messages, max" + away,
 				"3 schedules of one second: occurrences written a second" + away,
 				"3 schedules of one second: longest standstill of the lane" + away,
@@ -89,7 +99,8 @@ func TestBench(t *testing.T) {
 			"1 messages answered 500 in front of 3 good ones: until these are delivered" + away,
 			"memory, 40 messages behind a blocked key: peak resident set" + away,
 			"memory, 4 messages of 200 KiB due at one moment: peak resident set" + away,
-			"retention over 2 lanes: messages removed a second" + away, "retention: transactions per message" + away,
+			"retention over 2 lanes: messages removed a second" + away,
+			"retention: transactions per message" + away,
 			"a sweep over 4 lanes, longest of 3" + away,
 			"tickets, 4 busy lanes, 1 instances: most in the queue" + away,
 			"tickets, 4 busy lanes, 1 instances: instances the queue asks for" + away,
@@ -103,14 +114,18 @@ func TestBench(t *testing.T) {
 		"Chains": {0, "chains", []string{"chains of three steps, serial burst",
 			"chains with tokens of 2 s: tokens fetched", "chains that remember the id: requests",
 			"chains that remember the id: serial burst"}},
-		"Cold": {2 * time.Millisecond, "coldstart", []string{"cold start, 1 lanes: exec to the first 202" + away,
-			"cold start, 5 lanes: exec to the first 202" + away}},
+		"Cold": {2 * time.Millisecond, "coldstart",
+			[]string{"cold start, 1 lanes: exec to the first 202" + away,
+				"cold start, 5 lanes: exec to the first 202" + away}},
 		"Serve": {0, "serve", []string{"weir serve: exec to the first 202",
-			"weir serve: accept latency p50, one client", "weir serve: accept rate, 64 clients, lane paused",
-			"weir serve: serial burst", "weir serve: resident at rest", "weir serve: resident after 200 messages",
+			"weir serve: accept latency p50, one client",
+			"weir serve: accept rate, 64 clients, lane paused",
+			"weir serve: serial burst", "weir serve: resident at rest",
+			"weir serve: resident after 200 messages",
 			"weir serve: exec to the first 202 with 200 messages"}},
-		"Hang": {2 * time.Millisecond, "hang", []string{"storage hangs: until a post is refused, max" + away,
-			"one storage request hangs: the lane's standstill, max" + away}},
+		"Hang": {2 * time.Millisecond, "hang",
+			[]string{"storage hangs: until a post is refused, max" + away,
+				"one storage request hangs: the lane's standstill, max" + away}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -119,7 +134,8 @@ func TestBench(t *testing.T) {
 	}
 }
 
-// runScenarios runs the named scenarios with tiny sizes, and checks that the file of results has the expected rows.
+// runScenarios runs the named scenarios with tiny sizes, and checks that the file of results has
+// the expected rows.
 func runScenarios(t *testing.T, app string, delay time.Duration, names string, rows []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -128,24 +144,30 @@ func runScenarios(t *testing.T, app string, delay time.Duration, names string, r
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	chosen, err := chooseScenarios(names)
 	if err == nil {
 		err = b.runPasses(t.Context(), chosen, []time.Duration{delay})
 	}
+
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
+
 	if err != nil {
 		t.Fatalf("measure: %v\n%s", err, progress.String())
 	}
+
 	file := filepath.Join(dir, "bench.json")
 	if err := writeJSON(file, b.results); err != nil {
 		t.Fatal(err)
 	}
+
 	checkRows(t, file, rows...)
 }
 
-// checkRows checks that the file has exactly the named rows in order. Each row must have all fields and a value above
+// checkRows checks that the file has exactly the named rows in order. Each row must have all fields
+// and a value above
 // 0. Only the number of instances that the queue asks for can be 0.
 func checkRows(t *testing.T, file string, names ...string) {
 	t.Helper()
@@ -153,15 +175,19 @@ func checkRows(t *testing.T, file string, names ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var rows []map[string]any
 	if err := json.Unmarshal(text, &rows); err != nil || len(rows) != len(names) {
 		t.Fatalf("got %d rows, %v, want %d and no error:\n%s", len(rows), err, len(names), text)
 	}
+
 	for i, row := range rows {
 		mayBeZero := strings.Contains(names[i], "instances the queue asks for")
-		if v, ok := row["value"].(float64); row["name"] != names[i] || !ok || v < 0 || v == 0 && !mayBeZero {
+		if v, ok := row["value"].(float64); row["name"] != names[i] || !ok || v < 0 ||
+			v == 0 && !mayBeZero {
 			t.Errorf("got the row %v, want %s with a value", row, names[i])
 		}
+
 		for _, field := range []string{"unit", "baseline", "ratio", "target", "delay"} {
 			if _, ok := row[field]; !ok {
 				t.Errorf("%s: got the row %v, want the field %s", names[i], row, field)
@@ -176,13 +202,17 @@ func TestMeasureLateness(t *testing.T) {
 	cms := democms.New(0, 0)
 	for _, path := range []string{"/late", "/down"} {
 		body := message{path, 1}.articleBody()
-		cms.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/api/content", strings.NewReader(body)))
+		cms.ServeHTTP(httptest.NewRecorder(),
+			httptest.NewRequest("POST", "/api/content", strings.NewReader(body)))
 	}
+
 	moments := dueTimes{{"/late", 1}: now.Add(-time.Hour), {"/down", 1}: now.Add(-2 * time.Hour)}
 	late, err := measureLateness(cms, moments, now.Add(-time.Minute))
 	if err != nil || len(late) != 2 || late[0] < 60_000 || late[1] > 3_600_000 {
-		t.Errorf("got %v, %v, want two times, of more than a minute and less than an hour", late, err)
+		t.Errorf("got %v, %v, want two times, of more than a minute and less than an hour", late,
+			err)
 	}
+
 	moments[message{"/late", 1}] = now.Add(time.Hour)
 	if _, err := measureLateness(cms, moments, time.Time{}); err == nil ||
 		!strings.Contains(err.Error(), "/late came") {
@@ -196,21 +226,28 @@ func TestCountOccurrences(t *testing.T) {
 	var requests []democms.Request
 	for i := range recurringSchedules {
 		requests = append(requests, democms.Request{ID: fmt.Sprint(i),
-			Path: occurrencePath(i, from.UTC().Format(time.RFC3339)), StartedAt: from.Add(time.Millisecond)})
+			Path:      occurrencePath(i, from.UTC().Format(time.RFC3339)),
+			StartedAt: from.Add(time.Millisecond)})
 	}
+
 	until := from.Add(time.Second)
 	repeat := slices.Concat(requests[:recurringSchedules], requests[:1])
-	if o := countOccurrences(repeat, from, until); o.checkCounts() != nil || len(o.late) != recurringSchedules {
+	if o := countOccurrences(repeat, from, until); o.checkCounts() != nil ||
+		len(o.late) != recurringSchedules {
 		t.Errorf("repeats of one id: got %+v, want none missed or doubled", o)
 	}
+
 	if o := countOccurrences(requests[1:], from, until); o.missed != 1 || o.checkCounts() == nil {
 		t.Errorf("one is missing: got %+v, want it counted and refused", o)
 	}
+
 	second := requests[0]
 	second.ID = "other"
-	if o := countOccurrences(append(requests, second), from, until); o.doubled != 1 || o.checkCounts() == nil {
+	if o := countOccurrences(append(requests, second), from, until); o.doubled != 1 ||
+		o.checkCounts() == nil {
 		t.Errorf("one is double: got %+v, want it counted and refused", o)
 	}
+
 	requests[0].StartedAt = from.Add(-time.Millisecond)
 	if o := countOccurrences(requests, from, until); o.checkCounts() == nil {
 		t.Errorf("one is early: got %+v, want it refused", o)
@@ -223,11 +260,14 @@ func TestChooseScenarios(t *testing.T) {
 	if err != nil || len(all) < 10 {
 		t.Errorf("%d scenarios, %v, want at least 10 and no error", len(all), err)
 	}
+
 	some, err := chooseScenarios("recipe,serial")
 	if err != nil || len(some) != 2 || some[0].name != "serial" {
 		t.Errorf("got %v, %v, want serial and recipe", some, err)
 	}
-	if _, err := chooseScenarios("serial,serail"); err == nil || !strings.Contains(err.Error(), "serail") {
+
+	if _, err := chooseScenarios("serial,serail"); err == nil ||
+		!strings.Contains(err.Error(), "serail") {
 		t.Errorf("error %v, want an error with \"serail\"", err)
 	}
 }
@@ -236,16 +276,19 @@ func TestMessage_ArticleBody(t *testing.T) {
 	t.Parallel()
 	m := message{"/a/1", 7}
 	if body := m.articleBody(); len(body) != bodySize || !strings.HasSuffix(body, "</article>") {
-		t.Errorf("%d bytes: %s, want %v bytes that end with \"</article>\"", len(body), body, bodySize)
+		t.Errorf("%d bytes: %s, want %v bytes that end with \"</article>\"", len(body),
+			body, bodySize)
 	}
 }
 
 func TestLabelValue(t *testing.T) {
 	t.Parallel()
 	labels := `{operation="lease-acquire",service="blob"}`
-	if labelValue(labels, "operation") != "lease-acquire" || labelValue(labels, "service") != "blob" ||
+	if labelValue(labels, "operation") != "lease-acquire" ||
+		labelValue(labels, "service") != "blob" ||
 		labelValue(labels, "lane") != "" {
 		t.Errorf("read %q, %q, %q from %s, want lease-acquire, blob and an empty value",
-			labelValue(labels, "operation"), labelValue(labels, "service"), labelValue(labels, "lane"), labels)
+			labelValue(labels, "operation"), labelValue(labels, "service"),
+			labelValue(labels, "lane"), labels)
 	}
 }

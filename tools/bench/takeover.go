@@ -17,18 +17,21 @@ const (
 	uncommitted   = 64                    // a crash repeats at most this number of deliveries
 )
 
-// runTakeover ends a lane's holder by SIGKILL and by SIGTERM while another instance runs. It measures the time from the
-// signal to the first request of the next holder.
+// runTakeover ends a lane's holder by SIGKILL and by SIGTERM while another instance runs. It
+// measures the time from the signal to the first request of the next holder.
 func runTakeover(ctx context.Context, b *bench) ([]result, error) {
 	killed, err := measureTakeovers(ctx, b, syscall.SIGKILL)
 	if err != nil {
 		return nil, fmt.Errorf("kill: %w", err)
 	}
+
 	stopped, err := measureTakeovers(ctx, b, syscall.SIGTERM)
 	if err != nil {
 		return nil, fmt.Errorf("graceful stop: %w", err)
 	}
+
 	lease := takeoverLease.Seconds()
+
 	return []result{
 		newRow("takeover after SIGKILL of the holder, worst", "s",
 			slices.Max(killed)).withBaseline(lease).limitDistance(2).
@@ -38,30 +41,36 @@ func runTakeover(ctx context.Context, b *bench) ([]result, error) {
 	}, nil
 }
 
-// measureTakeovers measures takeovers, each in a rig of its own. It returns the duration of each takeover in s.
+// measureTakeovers measures takeovers, each in a rig of its own. It returns the duration of each
+// takeover in s.
 func measureTakeovers(ctx context.Context, b *bench, signal syscall.Signal) ([]float64, error) {
 	var times []float64
 	for n := range b.sizes.takeovers {
-		// The holder renews its lease each time a third of the lease's length has passed. So the times of the signals
-		// are spread over a third of the length.
+		// The holder renews its lease each time a third of the lease's length has passed. So the
+		// times of the signals are spread over a third of the length.
 		wait := time.Duration(n) * takeoverLease / 3 / time.Duration(b.sizes.takeovers)
 		d, err := measureTakeover(ctx, b, signal, wait)
 		if err != nil {
 			return nil, err
 		}
+
 		times = append(times, d.Seconds())
 	}
+
 	return times, nil
 }
 
-// measureTakeover lets one instance take the lane and adds a second instance. After 2 s and the time "wait", it sends
-// the signal to the handler of the first instance. It returns the time from the signal to the CMS's first request with
-// a higher fence. It posts messages all the time, so that the first instance keeps the lane until the signal.
-func measureTakeover(ctx context.Context, b *bench, signal syscall.Signal, wait time.Duration) (time.Duration, error) {
+// measureTakeover lets one instance take the lane and adds a second instance. After 2 s and the
+// time "wait", it sends the signal to the handler of the first instance. It returns the time from
+// the signal to the CMS's first request with a higher fence. It posts messages all the time, so
+// that the first instance keeps the lane until the signal.
+func measureTakeover(ctx context.Context, b *bench, signal syscall.Signal,
+	wait time.Duration) (time.Duration, error) {
 	repeats := 1 // a graceful stop can cut off a request that the CMS still finishes
 	if signal == syscall.SIGKILL {
 		repeats = uncommitted
 	}
+
 	r, err := b.newWarmRig(ctx, rigOptions{lease: takeoverLease, latency: cmsLatency})
 	if err != nil {
 		return 0, err
@@ -72,55 +81,67 @@ func measureTakeover(ctx context.Context, b *bench, signal syscall.Signal, wait 
 		func() bool { return r.cms.Stats().Writes > 0 }); err != nil {
 		return 0, err
 	}
+
 	fence := highestFence(r)
 	second, err := addSecondInstance(ctx, r, f, handlerURL(first)+"/api/messages")
 	if err != nil {
 		return 0, err
 	}
+
 	began := time.Now()
 	isTime := func() bool { return time.Since(began) > 2*time.Second+wait }
 	if err := f.streamUntil(ctx, second, isTime); err != nil {
 		return 0, err
 	}
+
 	if highestFence(r) != fence {
 		return 0, errors.New("the lane changed hands before its holder was ended")
 	}
+
 	if err := syscall.Kill(first.PID, signal); err != nil {
 		return 0, err
 	}
+
 	ended := time.Now()
-	if err := f.streamUntil(ctx, second, func() bool { return highestFence(r) > fence }); err != nil {
+
+	if err := f.streamUntil(ctx, second, func() bool { return highestFence(r) > fence }); err !=
+		nil {
 		return 0, err
 	}
+
 	return firstRequestAbove(r, fence).Sub(ended), f.awaitEndWith(ctx, repeats)
 }
 
-// addSecondInstance adds an instance, and posts messages to url until the new handler is ready. It returns the address
-// of functions/receive at the new handler.
+// addSecondInstance adds an instance, and posts messages to url until the new handler is ready. It
+// returns the address of functions/receive at the new handler.
 func addSecondInstance(ctx context.Context, r *rig, f *trickleFlow, url string) (string, error) {
 	resp, err := r.client.Post(r.host.URL()+"/admin/host/instances", "", nil)
 	if err != nil {
 		return "", err
 	}
+
 	resp.Body.Close()
 	if resp.StatusCode != http.StatusCreated {
 		return "", fmt.Errorf("add an instance: %s", resp.Status)
 	}
+
 	second := r.host.Status().Instances[1]
 	err = f.streamUntil(ctx, url, func() bool {
 		return getURL(ctx, r.client, handlerURL(second)+"/api/health",
 			nil) == nil
 	})
+
 	return handlerURL(second) + "/api/messages", err
 }
 
-// streamUntil posts messages, with a pause after each, until "holds" returns true. If that takes longer than
-// takeoverLimit, streamUntil returns an error.
+// streamUntil posts messages, with a pause after each, until "holds" returns true. If that takes
+// longer than takeoverLimit, streamUntil returns an error.
 func (f *trickleFlow) streamUntil(ctx context.Context, url string, holds func() bool) error {
 	for began := time.Now(); !holds(); {
 		if err := f.postNext(ctx, url); err != nil {
 			return err
 		}
+
 		if !sleepFor(ctx, streamGap) {
 			return ctx.Err()
 		}
@@ -128,6 +149,7 @@ func (f *trickleFlow) streamUntil(ctx context.Context, url string, holds func() 
 			return fmt.Errorf("not within %s", takeoverLimit)
 		}
 	}
+
 	return nil
 }
 
@@ -139,8 +161,8 @@ func highestFence(r *rig) int64 {
 	return fence
 }
 
-// firstRequestAbove returns the start of the earliest request with a higher fence than the given one. If there is no
-// such request, it returns the zero time.
+// firstRequestAbove returns the start of the earliest request with a higher fence than the given
+// one. If there is no such request, it returns the zero time.
 func firstRequestAbove(r *rig, fence int64) (at time.Time) {
 	for _, req := range r.cms.Requests() {
 		if req.Fence > fence && (at.IsZero() || req.StartedAt.Before(at)) {

@@ -18,8 +18,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// Tab is a tab of a browser. It records problems of its pages: script dialogs, exceptions and log entries. Log entries
-// about the network are no problems.
+// Tab is a tab of a browser. It records problems of its pages: script dialogs, exceptions and log
+// entries. Log entries about the network are no problems.
 type Tab struct {
 	T   *testing.T
 	URL string // address of the site, without a path
@@ -48,10 +48,12 @@ func startShared() {
 		return
 	}
 
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
-		chromedp.DisableGPU,
-		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-dev-shm-usage", true),
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path),
+		chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("disable-dev-shm-usage", true),
 		chromedp.WSURLReadTimeout(5*time.Minute))
+
 	allocated, free := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, closeBrowser := chromedp.NewContext(allocated)
 	shared.ctx, shared.err = ctx, chromedp.Do(ctx)
@@ -69,10 +71,13 @@ func findBrowser() (string, error) {
 	if path, err := exec.LookPath("chromium-headless-shell"); err == nil {
 		return path, nil
 	}
+
 	path, err := exec.LookPath("chromium")
 	if err != nil {
-		return "", fmt.Errorf("this test needs Chromium (tools/realcms/install-packages.sh): %w", err)
+		return "", fmt.Errorf("this test needs Chromium (tools/realcms/install-packages.sh): %w",
+			err)
 	}
+
 	return path, nil
 }
 
@@ -107,21 +112,26 @@ func Open(t *testing.T, url string) *Tab {
 	if err := chromedp.Listen(ctx, b.collectProblem); err != nil {
 		t.Fatalf("listen to chromium: %v", err)
 	}
+
 	Call(b, log.Enable, cdp.Empty{})
 	Call(b, runtime.Enable, cdp.Empty{})
+
 	return b
 }
 
 func (b *Tab) collectProblem(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	switch e := event.(type) {
 	case *page.EventJavascriptDialogOpening:
 		b.problems = append(b.problems, "dialog: "+e.Message)
 	case *runtime.EventExceptionThrown:
-		b.problems = append(b.problems, "exception: "+e.ExceptionDetails.Text+" "+e.ExceptionDetails.URL)
+		b.problems = append(b.problems,
+			"exception: "+e.ExceptionDetails.Text+" "+e.ExceptionDetails.URL)
 	case *log.EventEntryAdded:
-		if e.Entry.Source != log.EntrySourceNetwork { // network entries are no problem, for example a 404
+		// network entries are no problem, for example a 404
+		if e.Entry.Source != log.EntrySourceNetwork {
 			b.problems = append(b.problems, "log: "+e.Entry.Text)
 		}
 	}
@@ -145,7 +155,8 @@ func (b *Tab) Do(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// Call sends a command of the DevTools protocol to the browser. It fails the test if the command fails.
+// Call sends a command of the DevTools protocol to the browser. It fails the test if the command
+// fails.
 func Call[P, R any](b *Tab, command cdp.Command[P, R], params P) {
 	b.T.Helper()
 	if _, err := chromedp.Call(b.ctx, command, params); err != nil {
@@ -173,14 +184,18 @@ func Eval[T any](b *Tab, script string) T {
 // only a busy machine needs, it fails the test with an error that contains "what".
 func (b *Tab) Until(what, condition string) {
 	b.T.Helper()
-	// chromedp's own wait makes a function from a text, which the page's content security policy forbids.
+
+	// chromedp's own wait makes a function from a text, which the page's content security policy
+	// forbids.
 	ticker, limit := time.NewTicker(30*time.Millisecond), time.After(5*time.Minute)
 	defer ticker.Stop()
+
 	for {
 		// Ignore errors: during a navigation there is no document.
 		if holds, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool]("Boolean("+condition+")")); err == nil && holds {
 			return
 		}
+
 		select {
 		case <-ticker.C:
 		case <-limit:

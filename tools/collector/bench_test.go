@@ -28,9 +28,9 @@ func (noEffects) Ring(int)      {}
 func (noEffects) Refused(error) {}
 func (noEffects) Sent(string)   {}
 
-// BenchmarkReceive posts a message to functions/receive, with storage in memory. The case Off exports nothing. The
-// cases On and Unsampled export telemetry to a collector in this process. The case On samples each trace, and the case
-// Unsampled samples no trace.
+// BenchmarkReceive posts a message to functions/receive, with storage in memory. The case Off
+// exports nothing. The cases On and Unsampled export telemetry to a collector in this process. The
+// case On samples each trace, and the case Unsampled samples no trace.
 func BenchmarkReceive(b *testing.B) {
 	for _, c := range []struct{ name, sampler string }{{"Off", ""}, {"On", "parentbased_always_on"},
 		{"Unsampled", "always_off"}} {
@@ -47,9 +47,11 @@ func BenchmarkReceive(b *testing.B) {
 				export = telemetry.Open(b.Context(), os.Getenv, telemetry.Build{},
 					slog.NewJSONHandler(io.Discard, nil))
 			}
+
 			h := export.Receive("/api/messages",
 				newReceiver(b, slog.New(export.Log(slog.NewJSONHandler(io.Discard, nil)))))
 			b.ReportAllocs()
+
 			for b.Loop() {
 				r := httptest.NewRequest(http.MethodPost, "/api/messages",
 					strings.NewReader(`<a key="/a"><title>Title</title></a>`))
@@ -59,6 +61,7 @@ func BenchmarkReceive(b *testing.B) {
 					b.Fatalf("got %v, %v, want 202", w.Code, w.Body)
 				}
 			}
+
 			b.StopTimer()
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 			defer cancel()
@@ -69,17 +72,22 @@ func BenchmarkReceive(b *testing.B) {
 
 func newReceiver(b *testing.B, log *slog.Logger) http.Handler {
 	b.Helper()
-	contracts, err := contract.New([]contract.Definition{{Name: "a", Root: "a", Key: contract.KeyPaths{"@key"}}},
+	contracts, err := contract.New(
+		[]contract.Definition{{Name: "a", Root: "a", Key: contract.KeyPaths{"@key"}}},
 		contract.Limits{MaxBody: 1 << 20})
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	account := memory.New(time.Now)
 	store := &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: 1, Now: time.Now}
 	if err := store.Open(b.Context()); err != nil {
 		b.Fatal(err)
 	}
+
 	filer := &filing.Filer{Contracts: contracts, Log: lane.NewAppender(store, log)}
+
 	return &receive.Function{Filer: filer, Waker: noEffects{},
-		Observer: noEffects{}, Fingerprint: func(*http.Request) string { return "" }, Intake: httpio.NewIntake(16<<20, 1<<20), MaxBody: 1 << 20, Now: time.Now, Logger: log}
+		Observer: noEffects{}, Fingerprint: func(*http.Request) string { return "" },
+		Intake: httpio.NewIntake(16<<20, 1<<20), MaxBody: 1 << 20, Now: time.Now, Logger: log}
 }

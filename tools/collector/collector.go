@@ -1,5 +1,6 @@
-// Package collector is a small stand-in for an OpenTelemetry collector on loopback. It receives traces, metrics and
-// logs by OTLP over HTTP (protobuf), and traces also over gRPC. It keeps the received telemetry for tests.
+// Package collector is a small stand-in for an OpenTelemetry collector on loopback. It receives
+// traces, metrics and logs by OTLP over HTTP (protobuf), and traces also over gRPC. It keeps the
+// received telemetry for tests.
 package collector
 
 import (
@@ -59,15 +60,19 @@ func Start() (*Collector, error) {
 	if c.web, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		return nil, err
 	}
+
 	if c.rpc, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		c.web.Close()
 		return nil, err
 	}
-	c.server = &http.Server{Handler: http.HandlerFunc(c.handleExport), ReadHeaderTimeout: 10 * time.Second}
+
+	c.server = &http.Server{Handler: http.HandlerFunc(c.handleExport),
+		ReadHeaderTimeout: 10 * time.Second}
 	c.grpc = grpc.NewServer()
 	tracepb.RegisterTraceServiceServer(c.grpc, traceServer{c: c})
 	go c.server.Serve(c.web)
 	go c.grpc.Serve(c.rpc)
+
 	return c, nil
 }
 
@@ -83,8 +88,9 @@ func (c *Collector) URL() string { return "http://" + c.web.Addr().String() }
 // RPC returns the address for gRPC, which takes only traces.
 func (c *Collector) RPC() string { return "http://" + c.rpc.Addr().String() }
 
-// Hang makes the collector hold each request over HTTP until release is called. If the client leaves before the
-// release, the collector drops the request's telemetry. The caller must call release at most once.
+// Hang makes the collector hold each request over HTTP until release is called. If the client
+// leaves before the release, the collector drops the request's telemetry. The caller must call
+// release at most once.
 func (c *Collector) Hang() (release func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -124,6 +130,7 @@ func (c *Collector) LaneGauge(metric, lane string) map[string]float64 {
 			out[key.instance] = value
 		}
 	}
+
 	return out
 }
 
@@ -140,10 +147,12 @@ func (c *Collector) handleExport(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+
 	c.mu.Lock()
 	c.requests++
 	hang := c.hang
 	c.mu.Unlock()
+
 	if hang != nil {
 		select {
 		case <-hang:
@@ -151,10 +160,12 @@ func (c *Collector) handleExport(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+
 	if err := c.keepExport(r.URL.Path, body); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+
 	w.Header().Set("Content-Type", "application/x-protobuf")
 }
 
@@ -163,10 +174,12 @@ func readBody(r *http.Request) ([]byte, error) {
 	if err != nil || r.Header.Get("Content-Encoding") != "gzip" {
 		return body, err
 	}
+
 	unzip, err := gzip.NewReader(bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
+
 	return io.ReadAll(unzip)
 }
 
@@ -178,12 +191,14 @@ func (c *Collector) keepExport(path string, body []byte) error {
 			return err
 		}
 		c.keepSpans(&m)
+
 	case "/v1/metrics":
 		var m metricspb.ExportMetricsServiceRequest
 		if err := proto.Unmarshal(body, &m); err != nil {
 			return err
 		}
 		c.keepMetrics(&m)
+
 	case "/v1/logs":
 		var m logspb.ExportLogsServiceRequest
 		if err := proto.Unmarshal(body, &m); err != nil {
@@ -191,12 +206,14 @@ func (c *Collector) keepExport(path string, body []byte) error {
 		}
 		c.keepLogs(&m)
 	}
+
 	return nil
 }
 
 func (c *Collector) keepSpans(m *tracepb.ExportTraceServiceRequest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	for _, r := range m.ResourceSpans {
 		for _, s := range r.ScopeSpans {
 			for _, span := range s.Spans {
@@ -208,10 +225,13 @@ func (c *Collector) keepSpans(m *tracepb.ExportTraceServiceRequest) {
 
 func toSpan(s *spanpb.Span, resource []*commonpb.KeyValue) Span {
 	return Span{
-		Name: s.Name, Kind: s.Kind.String(), Trace: hex.EncodeToString(s.TraceId), ID: hex.EncodeToString(s.SpanId),
-		Parent: hex.EncodeToString(s.ParentSpanId),
-		Start:  time.Unix(0, int64(s.StartTimeUnixNano)), End: time.Unix(0, int64(s.EndTimeUnixNano)),
-		Failed: s.Status.GetCode() == spanpb.Status_STATUS_CODE_ERROR, Attributes: attributeTexts(s.Attributes),
+		Name: s.Name, Kind: s.Kind.String(), Trace: hex.EncodeToString(s.TraceId),
+		ID:         hex.EncodeToString(s.SpanId),
+		Parent:     hex.EncodeToString(s.ParentSpanId),
+		Start:      time.Unix(0, int64(s.StartTimeUnixNano)),
+		End:        time.Unix(0, int64(s.EndTimeUnixNano)),
+		Failed:     s.Status.GetCode() == spanpb.Status_STATUS_CODE_ERROR,
+		Attributes: attributeTexts(s.Attributes),
 		ByResource: attributeTexts(resource),
 	}
 }
@@ -227,6 +247,7 @@ func attributeTexts(attributes []*commonpb.KeyValue) map[string]string {
 func (c *Collector) keepMetrics(m *metricspb.ExportMetricsServiceRequest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	for _, r := range m.ResourceMetrics {
 		instance := attributeTexts(r.Resource.GetAttributes())["service.instance.id"]
 		for _, s := range r.ScopeMetrics {
@@ -235,8 +256,10 @@ func (c *Collector) keepMetrics(m *metricspb.ExportMetricsServiceRequest) {
 					lane := attributeTexts(point.Attributes)["lane"]
 					c.gauges[gaugeKey{metric.Name, lane, instance}] = point.GetAsDouble()
 				}
+
 				c.metrics[metric.Name] += len(metric.GetSum().GetDataPoints()) +
-					len(metric.GetGauge().GetDataPoints()) + len(metric.GetHistogram().GetDataPoints())
+					len(metric.GetGauge().GetDataPoints()) +
+					len(metric.GetHistogram().GetDataPoints())
 			}
 		}
 	}
@@ -245,12 +268,13 @@ func (c *Collector) keepMetrics(m *metricspb.ExportMetricsServiceRequest) {
 func (c *Collector) keepLogs(m *logspb.ExportLogsServiceRequest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	for _, r := range m.ResourceLogs {
 		for _, s := range r.ScopeLogs {
 			for _, l := range s.LogRecords {
 				c.records = append(c.records,
-					Record{Text: valueText(l.Body), Severity: l.SeverityText, Trace: hex.EncodeToString(l.TraceId),
-						Span: hex.EncodeToString(l.SpanId)})
+					Record{Text: valueText(l.Body), Severity: l.SeverityText,
+						Trace: hex.EncodeToString(l.TraceId), Span: hex.EncodeToString(l.SpanId)})
 			}
 		}
 	}

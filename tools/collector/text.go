@@ -6,8 +6,8 @@ import (
 	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
 )
 
-// valueText returns a string, an integer or a boolean as text. For any other type it returns "", because Weir sends no
-// other type.
+// valueText returns a string, an integer or a boolean as text. For any other type it returns "",
+// because Weir sends no other type.
 func valueText(v *commonpb.AnyValue) string {
 	switch v := v.GetValue().(type) {
 	case *commonpb.AnyValue_StringValue:
@@ -17,5 +17,6 @@ func valueText(v *commonpb.AnyValue) string {
 	case *commonpb.AnyValue_BoolValue:
 		return strconv.FormatBool(v.BoolValue)
 	}
+
 	return ""
 }

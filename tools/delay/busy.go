@@ -17,8 +17,8 @@ const (
 	busyText = "The server is busy."
 )
 
-// newBusyResponse returns an answer with 503 ServerBusy in the service's format. Blobs and queues use XML and a header
-// with the error code. Tables use OData's JSON without this header.
+// newBusyResponse returns an answer with 503 ServerBusy in the service's format. Blobs and queues
+// use XML and a header with the error code. Tables use OData's JSON without this header.
 func newBusyResponse(service string, req *http.Request) *http.Response {
 	id := uuid.NewString()
 	words := fmt.Sprintf("%s\nRequestId:%s\nTime:%s", busyText, id,
@@ -28,14 +28,16 @@ func newBusyResponse(service string, req *http.Request) *http.Response {
 		"Date":         {time.Now().UTC().Format(http.TimeFormat)}}
 	body := busyXML(words)
 	if service == table {
-		header.Set("Content-Type", "application/json;odata=minimalmetadata;streaming=true;charset=utf-8")
+		header.Set("Content-Type",
+			"application/json;odata=minimalmetadata;streaming=true;charset=utf-8")
 		body = busyJSON(words)
 	} else {
 		header.Set("Content-Type", "application/xml")
 		header.Set("X-Ms-Error-Code", busyCode)
 	}
-	return &http.Response{StatusCode: http.StatusServiceUnavailable, ProtoMajor: 1, ProtoMinor: 1, Header: header,
-		Request:       req,
+
+	return &http.Response{StatusCode: http.StatusServiceUnavailable, ProtoMajor: 1, ProtoMinor: 1,
+		Header: header, Request: req,
 		ContentLength: int64(len(body)), Body: io.NopCloser(strings.NewReader(body))}
 }
 
@@ -48,6 +50,7 @@ func busyXML(words string) string {
 	if err != nil {
 		panic(err) // impossible: a struct of strings
 	}
+
 	return `<?xml version="1.0" encoding="utf-8"?>` + string(text)
 }
 

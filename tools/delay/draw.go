@@ -25,8 +25,9 @@ func logNormal(median time.Duration, sigma, u float64) time.Duration {
 	return time.Duration(float64(median) * math.Exp(sigma*z))
 }
 
-// uniformNumber returns number n of a sequence of random numbers above 0 and below 1. It hashes seed and n
-// (SplitMix64), because a generator with a state would need a lock that all requests share.
+// uniformNumber returns number n of a sequence of random numbers above 0 and below 1. It hashes
+// seed and n (SplitMix64), because a generator with a state would need a lock that all requests
+// share.
 func uniformNumber(seed, n uint64) float64 {
 	x := mixBits(seed) + (n+1)*0x9e3779b97f4a7c15
 	return (float64(mixBits(x)>>11) + 0.5) / (1 << 53)

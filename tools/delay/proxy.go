@@ -25,28 +25,32 @@ const (
 )
 
 // endpoints maps the name of an endpoint in a connection string to the service.
-var endpoints = map[string]string{"BlobEndpoint": blob, "QueueEndpoint": queue, "TableEndpoint": table}
+var endpoints = map[string]string{"BlobEndpoint": blob, "QueueEndpoint": queue,
+	"TableEndpoint": table}
 
-// These are measured values of a storage account in the caller's region, for the fields of Config with the same names.
+// These are measured values of a storage account in the caller's region, for the fields of Config
+// with the same names.
 const (
 	Median    = 10 * time.Millisecond
 	Sigma     = 0.45
 	BusyShare = 0.002
 )
 
-// Config has the account behind the proxy, and the delays and refusals that the proxy adds. If only Target is set, the
-// proxy adds no delay and refuses no request.
+// Config has the account behind the proxy, and the delays and refusals that the proxy adds. If only
+// Target is set, the proxy adds no delay and refuses no request.
 type Config struct {
-	Target    string        // connection string of the account behind the proxy; the endpoints must be http with a port
+	// connection string of the account behind the proxy; the endpoints must be http with a port
+	Target    string
 	Median    time.Duration // median of the log-normal delay; 0 = no delay
 	Sigma     float64       // standard deviation of the delay's logarithm
 	BusyShare float64       // share of requests that get 503 ServerBusy, 0 to 1
-	BusyAfter bool          // true = storage executes refused requests; false = storage does not get them
-	Seed      uint64        // seed of the random delays and refusals
+	// true = storage executes refused requests; false = storage does not get them
+	BusyAfter bool
+	Seed      uint64 // seed of the random delays and refusals
 }
 
-// Far returns a Config with the delays and refusals of a storage account in the caller's region. The target is the
-// connection string of the account behind the proxy.
+// Far returns a Config with the delays and refusals of a storage account in the caller's region.
+// The target is the connection string of the account behind the proxy.
 func Far(target string) Config {
 	return Config{Target: target, Median: Median, Sigma: Sigma, BusyShare: BusyShare}
 }
@@ -60,14 +64,16 @@ func (c Config) checkLimits() error {
 	case c.BusyShare < 0 || c.BusyShare > 1:
 		return fmt.Errorf("busy share %g is not between 0 and 1", c.BusyShare)
 	}
+
 	return nil
 }
 
 // Proxy is a reverse proxy in front of a storage account. Safe for concurrent use.
 type Proxy struct {
-	config        Config
-	transport     *http.Transport   // connects to the account
-	addresses     map[string]string // host:port of the proxy, by host:port of the account's endpoint
+	config    Config
+	transport *http.Transport // connects to the account
+	// host:port of the proxy, by host:port of the account's endpoint
+	addresses     map[string]string
 	servers       []*http.Server
 	serving       errgroup.Group
 	cancelServing context.CancelFunc // ends the requests in flight
@@ -78,16 +84,18 @@ type Proxy struct {
 	hang     atomic.Pointer[hangRule] // nil = no request hangs
 }
 
-// Start listens on loopback, on a port for each of the target's endpoints. When ctx ends, the proxy answers no more
-// requests. The caller must call Close.
+// Start listens on loopback, on a port for each of the target's endpoints. When ctx ends, the proxy
+// answers no more requests. The caller must call Close.
 func Start(ctx context.Context, c Config) (*Proxy, error) {
 	if err := c.checkLimits(); err != nil {
 		return nil, fmt.Errorf("start proxy: %w", err)
 	}
+
 	targets, err := readTargets(c.Target)
 	if err != nil {
 		return nil, fmt.Errorf("start proxy: %w", err)
 	}
+
 	p := &Proxy{config: c, transport: newTransport(), addresses: map[string]string{}}
 	ctx, p.cancelServing = context.WithCancel(ctx)
 	for service, target := range targets {
@@ -95,6 +103,7 @@ func Start(ctx context.Context, c Config) (*Proxy, error) {
 			return nil, errors.Join(fmt.Errorf("start proxy: %w", err), p.Close())
 		}
 	}
+
 	return p, nil
 }
 
@@ -107,22 +116,28 @@ func readTargets(connection string) (map[string]string, error) {
 		if !ok {
 			continue
 		}
+
 		u, err := url.Parse(value)
 		if err != nil || u.Scheme != "http" || u.Port() == "" {
 			return nil, fmt.Errorf("%s: want http and a port", name)
 		}
+
 		targets[service] = u.Host
 	}
+
 	if len(targets) < len(endpoints) {
-		return nil, fmt.Errorf("the connection string has %d of %d endpoints", len(targets), len(endpoints))
+		return nil, fmt.Errorf("the connection string has %d of %d endpoints", len(targets),
+			len(endpoints))
 	}
+
 	return targets, nil
 }
 
-// newTransport returns a transport that adds no header to requests. It closes an idle connection before Azurite does.
+// newTransport returns a transport that adds no header to requests. It closes an idle connection
+// before Azurite does.
 func newTransport() *http.Transport {
-	return &http.Transport{MaxIdleConnsPerHost: 1024, IdleConnTimeout: time.Minute, DisableCompression: true,
-		DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext}
+	return &http.Transport{MaxIdleConnsPerHost: 1024, IdleConnTimeout: time.Minute,
+		DisableCompression: true, DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext}
 }
 
 func (p *Proxy) listenFor(ctx context.Context, service, target string) error {
@@ -130,24 +145,31 @@ func (p *Proxy) listenFor(ctx context.Context, service, target string) error {
 	if err != nil {
 		return err
 	}
+
 	quiet := log.New(io.Discard, "", 0)
 	server := &http.Server{ErrorLog: quiet, ReadHeaderTimeout: time.Minute,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		Handler: &httputil.ReverseProxy{
 			Rewrite: func(r *httputil.ProxyRequest) {
-				r.Out.URL.Scheme, r.Out.URL.Host, r.Out.URL.RawQuery = "http", target, r.In.URL.RawQuery
+				r.Out.URL.Scheme, r.Out.URL.Host, r.Out.URL.RawQuery = "http", target,
+					r.In.URL.RawQuery
 			},
-			Transport:    &delayedTransport{p, service, p.transport},
-			ErrorLog:     quiet,
-			ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+			Transport: &delayedTransport{p, service, p.transport},
+			ErrorLog:  quiet,
+			ErrorHandler: func(http.ResponseWriter, *http.Request, error) {
+				panic(http.ErrAbortHandler)
+			},
 		}}
+
 	p.addresses[target] = socket.Addr().String()
 	p.servers = append(p.servers, server)
 	p.serving.Go(func() error { return server.Serve(socket) })
+
 	return nil
 }
 
-// ConnectionString returns the connection string cs with the proxy's addresses in place of the target's addresses.
+// ConnectionString returns the connection string cs with the proxy's addresses in place of the
+// target's addresses.
 func (p *Proxy) ConnectionString(cs string) string {
 	parts := strings.Split(cs, ";")
 	for i, part := range parts {
@@ -156,11 +178,13 @@ func (p *Proxy) ConnectionString(cs string) string {
 		if endpoints[name] == "" || err != nil {
 			continue
 		}
+
 		if ours, ok := p.addresses[u.Host]; ok {
 			u.Host = ours
 			parts[i] = name + "=" + u.String()
 		}
 	}
+
 	return strings.Join(parts, ";")
 }
 
@@ -177,10 +201,13 @@ func (p *Proxy) Close() error {
 	for _, s := range p.servers {
 		errs = append(errs, s.Close())
 	}
+
 	if err := p.serving.Wait(); !errors.Is(err, http.ErrServerClosed) {
 		errs = append(errs, err)
 	}
+
 	p.transport.CloseIdleConnections()
+
 	return errors.Join(errs...)
 }
 
@@ -191,8 +218,8 @@ type delayedTransport struct {
 	storage http.RoundTripper
 }
 
-// RoundTrip implements http.RoundTripper. It gets storage's answer or makes a refusal, waits for the request's delay,
-// and returns the answer or refusal.
+// RoundTrip implements http.RoundTripper. It gets storage's answer or makes a refusal, waits for
+// the request's delay, and returns the answer or refusal.
 func (f *delayedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	fate := f.config.drawFate(f.requests.Add(1) - 1)
 	rule := f.hangingRule(req)
@@ -204,18 +231,22 @@ func (f *delayedTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 			return nil, err
 		}
 	}
+
 	resp, err := f.forwardRequest(req, fate.busy)
 	if err != nil {
 		return nil, err
 	}
+
 	if rule != nil && rule.isAnswer {
 		if err := f.awaitRelease(req, rule); err != nil {
 			return nil, errors.Join(err, resp.Body.Close())
 		}
 	}
+
 	if err := sleepFor(req.Context(), fate.delay); err != nil {
 		return nil, errors.Join(err, resp.Body.Close())
 	}
+
 	return resp, nil
 }
 
@@ -223,15 +254,17 @@ func (f *delayedTransport) forwardRequest(req *http.Request, busy bool) (*http.R
 	if !busy {
 		return f.storage.RoundTrip(req)
 	}
+
 	f.refused.Add(1)
 	if err := f.consumeRefused(req); err != nil {
 		return nil, err
 	}
+
 	return newBusyResponse(f.service, req), nil
 }
 
-// consumeRefused reads a refused request to its end, so that the client's connection stays open. With BusyAfter, it
-// passes the request to storage and drops the answer.
+// consumeRefused reads a refused request to its end, so that the client's connection stays open.
+// With BusyAfter, it passes the request to storage and drops the answer.
 func (f *delayedTransport) consumeRefused(req *http.Request) error {
 	if f.config.BusyAfter {
 		resp, err := f.storage.RoundTrip(req)
@@ -241,9 +274,11 @@ func (f *delayedTransport) consumeRefused(req *http.Request) error {
 		_, err = io.Copy(io.Discard, resp.Body)
 		return errors.Join(err, resp.Body.Close())
 	}
+
 	if req.Body == nil {
 		return nil
 	}
+
 	_, err := io.Copy(io.Discard, req.Body)
 	return errors.Join(err, req.Body.Close())
 }
@@ -253,8 +288,10 @@ func sleepFor(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
 	}
+
 	timer := time.NewTimer(d)
 	defer timer.Stop()
+
 	select {
 	case <-timer.C:
 		return nil

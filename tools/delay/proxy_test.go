@@ -33,27 +33,32 @@ func startProxy(t *testing.T, c delay.Config) *delay.Proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
 			t.Error(err)
 		}
 	})
+
 	return p
 }
 
-// openAccount opens an account with this prefix through the proxy p. If p is nil, the account connects to Azurite
-// directly.
+// openAccount opens an account with this prefix through the proxy p. If p is nil, the account
+// connects to Azurite directly.
 func openAccount(t *testing.T, p *delay.Proxy, prefix string) *azure.Account {
 	t.Helper()
 	cs := azurite.Shared(t)
 	if p != nil {
 		cs = p.ConnectionString(cs)
 	}
+
 	a, err := azure.Open(azure.Config{ConnectionString: cs, Prefix: prefix})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(a.Close)
+
 	return a
 }
 
@@ -63,7 +68,8 @@ func newPrefix() string {
 	return "t" + hex.EncodeToString(b[:])
 }
 
-// openEnsured returns an account behind the proxy. The account's table, queues and containers exist.
+// openEnsured returns an account behind the proxy. The account's table, queues and containers
+// exist.
 func openEnsured(t *testing.T, p *delay.Proxy) *azure.Account {
 	t.Helper()
 	prefix := newPrefix()
@@ -73,8 +79,9 @@ func openEnsured(t *testing.T, p *delay.Proxy) *azure.Account {
 	return openAccount(t, p, prefix)
 }
 
-// TestProxy_PassesThrough runs the tests of package storagetest for tables and blobs through the proxy, and some calls
-// for queues and leases. These tests and calls succeed only with valid signatures and complete transactions.
+// TestProxy_PassesThrough runs the tests of package storagetest for tables and blobs through the
+// proxy, and some calls for queues and leases. These tests and calls succeed only with valid
+// signatures and complete transactions.
 func TestProxy_PassesThrough(t *testing.T) {
 	t.Parallel()
 	p := startProxy(t, delay.Config{Target: azurite.Shared(t), Median: time.Microsecond})
@@ -82,6 +89,7 @@ func TestProxy_PassesThrough(t *testing.T) {
 		t.Parallel()
 		storagetest.Table(t, func(t *testing.T) storage.Table { return openEnsured(t, p).Table() })
 	})
+
 	t.Run("Blobs", func(t *testing.T) {
 		t.Parallel()
 		storagetest.Blobs(t, func(t *testing.T) interface {
@@ -91,6 +99,7 @@ func TestProxy_PassesThrough(t *testing.T) {
 			return openEnsured(t, p).Bodies()
 		})
 	})
+
 	t.Run("QueueAndLeases", func(t *testing.T) {
 		t.Parallel()
 		a, ctx, id := openEnsured(t, p), t.Context(), "11111111-2222-3333-4444-555555555555"
@@ -99,7 +108,9 @@ func TestProxy_PassesThrough(t *testing.T) {
 		if put != nil || get != nil || len(got) != 1 || got[0].Text != "lane 1" {
 			t.Fatalf("got %v, %v, %v, want lane 1", got, put, get)
 		}
-		deleted, acquired := a.Tickets().Delete(ctx, got[0]), a.Leases().Acquire(ctx, "l", id, 15*time.Second)
+
+		deleted, acquired := a.Tickets().Delete(ctx, got[0]),
+			a.Leases().Acquire(ctx, "l", id, 15*time.Second)
 		if err := errors.Join(deleted, acquired, a.Leases().Renew(ctx, "l", id),
 			a.Leases().Release(ctx, "l", id)); err != nil {
 			t.Error(err)
@@ -107,53 +118,62 @@ func TestProxy_PassesThrough(t *testing.T) {
 	})
 }
 
-// TestProxy_ServerBusy checks that package azure treats the proxy's 503 like a 503 of storage: the kind of the error is
-// storage.Throttled.
+// TestProxy_ServerBusy checks that package azure treats the proxy's 503 like a 503 of storage: the
+// kind of the error is storage.Throttled.
 func TestProxy_ServerBusy(t *testing.T) {
 	t.Parallel()
 	p := startProxy(t, delay.Config{Target: azurite.Shared(t), BusyShare: 1})
 	a, ctx := openEnsured(t, p), t.Context()
 	_, transact := a.Table().Transact(ctx, "p",
-		[]storage.Op{{Kind: storage.Insert, Key: "k", Values: map[string]any{"A": strings.Repeat("a", 30_000)}}})
+		[]storage.Op{{Kind: storage.Insert, Key: "k",
+			Values: map[string]any{"A": strings.Repeat("a", 30_000)}}})
 	_, get := a.Table().Get(ctx, "p", "k")
 	_, length := a.Tickets().Length(ctx)
 	for name, err := range map[string]error{
 		"transact": transact, "get": get, "length": length,
-		"put":   a.Tickets().Put(ctx, "lane 1", 0),
-		"body":  a.Bodies().Put(ctx, "b", bytes.Repeat([]byte("b"), 500_000)),
-		"lease": a.Leases().Acquire(ctx, "l", "11111111-2222-3333-4444-555555555555", 15*time.Second),
+		"put":  a.Tickets().Put(ctx, "lane 1", 0),
+		"body": a.Bodies().Put(ctx, "b", bytes.Repeat([]byte("b"), 500_000)),
+		"lease": a.Leases().Acquire(ctx, "l", "11111111-2222-3333-4444-555555555555",
+			15*time.Second),
 	} {
 		var answer *azcore.ResponseError
-		if !errors.As(err, &answer) || answer.StatusCode != 503 || answer.ErrorCode != "ServerBusy" ||
+		if !errors.As(err, &answer) || answer.StatusCode != 503 ||
+			answer.ErrorCode != "ServerBusy" ||
 			storage.KindOf(err) != storage.Throttled {
-			t.Errorf("%s: got %v of kind %q, want 503 ServerBusy, throttled", name, err, storage.KindOf(err))
+			t.Errorf("%s: got %v of kind %q, want 503 ServerBusy, throttled", name, err,
+				storage.KindOf(err))
 		}
 	}
+
 	if p.Refused() == 0 || p.Refused() != p.Requests() {
 		t.Errorf("%d of %d requests were refused, want all", p.Refused(), p.Requests())
 	}
 }
 
-// TestProxy_BusyAfter refuses an insert. If the option BusyAfter is true, storage has made the row all the same, and a
-// second insert conflicts. If the option is false, the row does not exist.
+// TestProxy_BusyAfter refuses an insert. If the option BusyAfter is true, storage has made the row
+// all the same, and a second insert conflicts. If the option is false, the row does not exist.
 func TestProxy_BusyAfter(t *testing.T) {
 	t.Parallel()
-	for after, want := range map[bool]storage.Kind{true: storage.Conflict, false: storage.NotFound} {
+	for after, want := range map[bool]storage.Kind{true: storage.Conflict,
+		false: storage.NotFound} {
 		p := startProxy(t, delay.Config{Target: azurite.Shared(t), BusyShare: 1, BusyAfter: after})
 		prefix := newPrefix()
 		straight := openAccount(t, nil, prefix)
 		if err := straight.Ensure(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+
 		insert := []storage.Op{{Kind: storage.Insert, Key: "k"}}
 		if _, err := openAccount(t, p, prefix).Table().Transact(t.Context(), "p", insert); !storage.Is(err,
 			storage.Throttled) {
 			t.Errorf("busy after %t: got %v, want throttled", after, err)
 		}
+
 		_, err := straight.Table().Get(t.Context(), "p", "k")
 		if after {
 			_, err = straight.Table().Transact(t.Context(), "p", insert)
 		}
+
 		if !storage.Is(err, want) {
 			t.Errorf("busy after %t: got %v, want %q", after, err, want)
 		}
@@ -164,11 +184,14 @@ func TestProxy_Hang(t *testing.T) {
 	t.Parallel()
 	p := startProxy(t, delay.Config{Target: azurite.Shared(t)})
 	a := openEnsured(t, p)
-	release := p.Hang(func(r *http.Request) bool { return r.Method == http.MethodPut }) // bodies are stored by PUT
+
+	// bodies are stored by PUT
+	release := p.Hang(func(r *http.Request) bool { return r.Method == http.MethodPut })
 	t.Cleanup(release)
 	if err := a.Tickets().Put(t.Context(), "lane 1", 0); err != nil {
 		t.Errorf("a request that does not match: got %v, want no error", err)
 	}
+
 	leaving, leave := context.WithCancel(t.Context())
 	left, stayed := make(chan error, 1), make(chan error, 1)
 	go func() { left <- a.Bodies().Put(leaving, "left", []byte("b")) }()
@@ -177,6 +200,7 @@ func TestProxy_Hang(t *testing.T) {
 	if err := <-left; !errors.Is(err, context.Canceled) {
 		t.Errorf("the caller that left: got %v, want cancelled", err)
 	}
+
 	awaitCondition(t, func() bool { return p.Hanging() == 0 })
 	go func() { stayed <- a.Bodies().Put(t.Context(), "stayed", []byte("b")) }()
 	awaitCondition(t, func() bool { return p.Hanging() == 1 })
@@ -184,6 +208,7 @@ func TestProxy_Hang(t *testing.T) {
 	if err := <-stayed; err != nil {
 		t.Errorf("the caller that stayed: got %v, want no error", err)
 	}
+
 	if _, err := a.Bodies().Get(t.Context(), "left"); !storage.Is(err, storage.NotFound) {
 		t.Errorf("the blob of the caller that left: got %v, want not found", err)
 	}
@@ -199,12 +224,14 @@ func TestProxy_HangAnswers(t *testing.T) {
 	if err := a.Bodies().Put(t.Context(), "other", []byte("b")); err != nil {
 		t.Errorf("a request that does not match: got %v, want no error", err)
 	}
+
 	put := make(chan error, 1)
 	go func() { put <- a.Bodies().Put(t.Context(), "held", []byte("b")) }()
 	awaitCondition(t, func() bool { return p.Hanging() == 1 })
 	if got, err := a.Bodies().Get(t.Context(), "held"); err != nil || string(got) != "b" {
 		t.Errorf("while the answer hangs: got %q, %v, want the content", got, err)
 	}
+
 	release()
 	if err := <-put; err != nil {
 		t.Errorf("got %v after the release, want no error", err)
@@ -218,6 +245,7 @@ func TestProxy_CloseCuts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	a := openEnsured(t, p)
 	p.Hang(nil)
 	put := make(chan error, 1)
@@ -226,16 +254,19 @@ func TestProxy_CloseCuts(t *testing.T) {
 	if err := errors.Join(p.Close(), p.Close()); err != nil {
 		t.Error(err)
 	}
+
 	if err := <-put; !storage.Is(err, storage.Ambiguous) {
 		t.Errorf("got %v, want ambiguous: storage may have stored the ticket", err)
 	}
 }
 
-// awaitCondition calls "holds" repeatedly until "holds" returns true. The only time limit is that of go test.
+// awaitCondition calls "holds" repeatedly until "holds" returns true. The only time limit is that
+// of go test.
 func awaitCondition(t *testing.T, holds func() bool) {
 	t.Helper()
 	look := time.NewTicker(time.Millisecond)
 	defer look.Stop()
+
 	for !holds() {
 		select {
 		case <-look.C:
@@ -258,11 +289,14 @@ func TestProxy_LeavesRequestsAlone(t *testing.T) {
 		w.WriteHeader(http.StatusAccepted)
 		_, _ = io.WriteString(w, "--batchresponse")
 	})
+
 	address := endpointOf(t, p.ConnectionString(connectionString(web.URL)))
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, strings.NewReader("--batch"))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address,
+		strings.NewReader("--batch"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	host := req.URL.Host
 	req.URL.Opaque = "//" + host + target
 	req.Header.Set("Authorization", "SharedKey a:b")
@@ -278,25 +312,29 @@ func TestProxy_LeavesRequestsAlone(t *testing.T) {
 		t.Errorf("answer %s, %v: %s, %v, want status 202, ETag W/\"1\", body --batchresponse and no error",
 			resp.Status, resp.Header, body, err)
 	}
+
 	want := []string{http.MethodPost, target, host, "SharedKey a:b", "", "identity", "--batch"}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
-// TestProxy_KeepsConnections checks that requests with bodies share one connection on each side of the proxy, even if
-// the proxy refuses some of them.
+// TestProxy_KeepsConnections checks that requests with bodies share one connection on each side of
+// the proxy, even if the proxy refuses some of them.
 func TestProxy_KeepsConnections(t *testing.T) {
 	t.Parallel()
 	var toStorage, toProxy atomic.Int64
-	web := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-	}))
+	web := httptest.NewUnstartedServer(
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+		}))
+
 	web.Config.ConnState = func(_ net.Conn, s http.ConnState) {
 		if s == http.StateNew {
 			toStorage.Add(1)
 		}
 	}
+
 	web.Start()
 	t.Cleanup(web.Close)
 	p := startProxy(t, delay.Config{Target: connectionString(web.URL), BusyShare: 0.5})
@@ -306,6 +344,7 @@ func TestProxy_KeepsConnections(t *testing.T) {
 		toProxy.Add(1)
 		return dialer.DialContext(ctx, network, address)
 	}}}
+
 	t.Cleanup(client.CloseIdleConnections)
 	address := endpointOf(t, p.ConnectionString(connectionString(web.URL)))
 	for range 50 {
@@ -316,22 +355,26 @@ func TestProxy_KeepsConnections(t *testing.T) {
 		_, _ = io.Copy(io.Discard, resp.Body)
 		_ = resp.Body.Close()
 	}
+
 	if toStorage.Load() != 1 || toProxy.Load() != 1 {
-		t.Errorf("%d connections to storage and %d to the proxy, want 1 and 1", toStorage.Load(), toProxy.Load())
+		t.Errorf("%d connections to storage and %d to the proxy, want 1 and 1", toStorage.Load(),
+			toProxy.Load())
 	}
+
 	if n := p.Refused(); n == 0 || n == 50 {
 		t.Errorf("%d of 50 were refused, want some", n)
 	}
 }
 
-// TestProxy_Concurrent has a storage that answers no request until all requests have arrived. If the proxy let a
-// request wait for another one, the test would hang.
+// TestProxy_Concurrent has a storage that answers no request until all requests have arrived. If
+// the proxy let a request wait for another one, the test would hang.
 func TestProxy_Concurrent(t *testing.T) {
 	t.Parallel()
 	const n = 100
 	var arrived sync.WaitGroup
 	arrived.Add(n)
-	p, web := startInFrontOf(t, func(http.ResponseWriter, *http.Request) { arrived.Done(); arrived.Wait() })
+	p, web := startInFrontOf(t,
+		func(http.ResponseWriter, *http.Request) { arrived.Done(); arrived.Wait() })
 	address := endpointOf(t, p.ConnectionString(connectionString(web.URL)))
 	var clients sync.WaitGroup
 	for range n {
@@ -344,14 +387,16 @@ func TestProxy_Concurrent(t *testing.T) {
 			_ = resp.Body.Close()
 		})
 	}
+
 	clients.Wait()
 }
 
-// TestProxy_StorageAway checks that the client loses its connection if storage drops the proxy's connection. The proxy
-// must not make an answer of its own.
+// TestProxy_StorageAway checks that the client loses its connection if storage drops the proxy's
+// connection. The proxy must not make an answer of its own.
 func TestProxy_StorageAway(t *testing.T) {
 	t.Parallel()
-	p, web := startInFrontOf(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	p, web := startInFrontOf(t,
+		func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	resp, err := web.Client().Get(endpointOf(t, p.ConnectionString(connectionString(web.URL))))
 	if err == nil {
 		_ = resp.Body.Close()
@@ -371,7 +416,8 @@ func TestStart_Refuses(t *testing.T) {
 		"is not between 0 and 1":   {Target: good, BusyShare: 2},
 		"-0.1 is not between 0 an": {Target: good, BusyShare: -0.1},
 	} {
-		if _, err := delay.Start(t.Context(), c); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := delay.Start(t.Context(), c); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
@@ -388,12 +434,16 @@ func TestProxy_ConnectionString(t *testing.T) {
 		t.Errorf(`got %s, want it to begin with "AccountName=a;AccountKey=k==;BlobEndpoint=http://127.0.0.1:", it to `+
 			`end with "/a;" and no ":1/a"`, got)
 	}
-	if other := strings.ReplaceAll(cs, "127.0.0.1", "127.0.0.2"); p.ConnectionString(other) != other {
-		t.Errorf("got %s, want it unchanged, because it names another account", p.ConnectionString(other))
+
+	if other := strings.ReplaceAll(cs, "127.0.0.1", "127.0.0.2"); p.ConnectionString(other) !=
+		other {
+		t.Errorf("got %s, want it unchanged, because it names another account",
+			p.ConnectionString(other))
 	}
 }
 
-// startInFrontOf starts a server that stands for all three services, and a proxy in front of the server.
+// startInFrontOf starts a server that stands for all three services, and a proxy in front of the
+// server.
 func startInFrontOf(t *testing.T, h http.HandlerFunc) (*delay.Proxy, *httptest.Server) {
 	t.Helper()
 	web := httptest.NewServer(h)

@@ -1,7 +1,7 @@
-// Command demowordpress shows the effect of Weir on a real WordPress. Many clients write versions of the same posts at
-// the same time. In the first run each client looks up a post in WordPress, and then creates or updates the post. In
-// the second run the clients post to Weir instead. The command prints both results side by side, and leaves WordPress
-// running until Ctrl-C.
+// Command demowordpress shows the effect of Weir on a real WordPress. Many clients write versions
+// of the same posts at the same time. In the first run each client looks up a post in WordPress,
+// and then creates or updates the post. In the second run the clients post to Weir instead. The
+// command prints both results side by side, and leaves WordPress running until Ctrl-C.
 package main
 
 import (
@@ -61,6 +61,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 	if d.slugs < 1 || d.versions < 1 || d.clients < 1 {
 		return errors.New("slugs, versions and clients must be at least 1")
 	}
+
 	if d.log, err = os.Create(filepath.FromSlash(logPath)); err != nil {
 		return err
 	}
@@ -74,11 +75,13 @@ func (d *demo) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+
 	through, operator, stop, err := d.runThroughWeir(ctx)
 	defer stop()
 	if err != nil {
 		return err
 	}
+
 	d.printTable(direct, through)
 	if !through.tally.IsClean() || through.failures > 0 {
 		return errors.New("the run through Weir has a duplicate, an old version or a failure: see " + logPath)
@@ -86,9 +89,11 @@ func (d *demo) run(ctx context.Context) (err error) {
 	if d.exit {
 		return nil
 	}
+
 	d.printAddresses(operator)
 	<-ctx.Done()
 	fmt.Fprintln(d.out, "\nstopping")
+
 	return nil
 }
 
@@ -100,10 +105,10 @@ func (d *demo) newRace(prefix string) realcms.Race {
 // sender writes one version of a post.
 type sender func(ctx context.Context, slug string, version int) error
 
-// measureRace lets the clients write all versions, calls wait, and then counts the duplicates and old versions in
-// WordPress.
-func (d *demo) measureRace(ctx context.Context, race realcms.Race, proxy *realcms.Proxy, send sender,
-	wait func(context.Context) error) (outcome, error) {
+// measureRace lets the clients write all versions, calls wait, and then counts the duplicates and
+// old versions in WordPress.
+func (d *demo) measureRace(ctx context.Context, race realcms.Race, proxy *realcms.Proxy,
+	send sender, wait func(context.Context) error) (outcome, error) {
 	var answered atomic.Int64
 	began := time.Now()
 	failed := race.Run(ctx, func(ctx context.Context, slug string, version int) error {
@@ -115,41 +120,52 @@ func (d *demo) measureRace(ctx context.Context, race realcms.Race, proxy *realcm
 	for _, err := range failed {
 		fmt.Fprintln(d.log, "client:", err)
 	}
+
 	if err := errors.Join(ctx.Err(), wait(ctx)); err != nil {
 		return outcome{}, err
 	}
+
 	o := outcome{failures: len(failed), requests: proxy.Count(), took: time.Since(began),
 		answered: time.Duration(answered.Load() / int64(race.Messages()))}
 	posts, err := d.wp.Posts(ctx, race.Prefix)
 	o.tally = realcms.TallyPosts(race, posts)
+
 	return o, err
 }
 
 func (d *demo) runDirect(ctx context.Context) (outcome, error) {
-	fmt.Fprintf(d.out, "%d clients write %d versions of %d posts, each for itself\n", d.clients, d.versions, d.slugs)
+	fmt.Fprintf(d.out, "%d clients write %d versions of %d posts, each for itself\n", d.clients,
+		d.versions, d.slugs)
 	proxy, err := realcms.StartProxy(d.wp.URL, nil)
 	if err != nil {
 		return outcome{}, err
 	}
 	defer proxy.Close()
 	client := &realcms.WordPressClient{URL: proxy.URL, User: d.wp.User, Password: d.wp.Password}
-	return d.measureRace(ctx, d.newRace("direct"), proxy, client.Upsert, func(context.Context) error { return nil })
+
+	return d.measureRace(ctx, d.newRace("direct"), proxy, client.Upsert,
+		func(context.Context) error { return nil })
 }
 
-func (d *demo) runThroughWeir(ctx context.Context) (o outcome, operator string, stop func(), err error) {
+func (d *demo) runThroughWeir(ctx context.Context) (o outcome, operator string, stop func(),
+	err error) {
 	proxy, err := realcms.StartProxy(d.wp.URL, nil)
 	if err != nil {
 		return o, "", func() {}, err
 	}
-	w, err := startWeir(ctx, d.log, []string{"WORDPRESS_URL=" + proxy.URL, "WORDPRESS_USER=" + d.wp.User,
-		"WORDPRESS_PASSWORD=" + d.wp.Password})
+
+	w, err := startWeir(ctx, d.log,
+		[]string{"WORDPRESS_URL=" + proxy.URL, "WORDPRESS_USER=" + d.wp.User,
+			"WORDPRESS_PASSWORD=" + d.wp.Password})
 	if err != nil {
 		return o, "", func() { proxy.Close() }, err
 	}
+
 	stop = func() { w.stop(); proxy.Close() }
-	fmt.Fprintf(d.out, "%d clients write %d versions of %d posts through Weir, on two instances\n", d.clients,
-		d.versions, d.slugs)
+	fmt.Fprintf(d.out, "%d clients write %d versions of %d posts through Weir, on two instances\n",
+		d.clients, d.versions, d.slugs)
 	o, err = d.measureRace(ctx, d.newRace("weir"), proxy, w.postVersion, w.awaitFinal)
+
 	return o, w.url + "/api/dashboard", stop, err
 }
 
@@ -157,15 +173,21 @@ func (d *demo) printTable(direct, through outcome) {
 	fmt.Fprintln(d.out)
 	w := tabwriter.NewWriter(d.out, 0, 4, 3, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(w, "\teach client for itself\tthrough Weir\t\n")
-	row := func(name string, f func(outcome) any) { fmt.Fprintf(w, "%s\t%v\t%v\t\n", name, f(direct), f(through)) }
+	row := func(name string, f func(outcome) any) {
+		fmt.Fprintf(w, "%s\t%v\t%v\t\n", name,
+			f(direct), f(through))
+	}
+
 	row("messages", func(outcome) any { return d.slugs * d.versions })
 	row(fmt.Sprintf("posts of %d slugs", d.slugs), func(o outcome) any { return o.tally.Items })
 	row("duplicates (news-2, news-3 …)", func(o outcome) any { return o.tally.Surplus })
 	row("posts that show an older version", func(o outcome) any { return o.tally.Stale })
 	row("failures", func(o outcome) any { return o.failures })
 	row("requests to WordPress", func(o outcome) any { return o.requests })
-	row("a client waits, on average", func(o outcome) any { return o.answered.Round(time.Millisecond) })
-	row("until WordPress has everything", func(o outcome) any { return o.took.Round(100 * time.Millisecond) })
+	row("a client waits, on average",
+		func(o outcome) any { return o.answered.Round(time.Millisecond) })
+	row("until WordPress has everything",
+		func(o outcome) any { return o.took.Round(100 * time.Millisecond) })
 	w.Flush()
 }
 

@@ -40,43 +40,53 @@ type weir struct {
 	ids []string // ids of accepted messages
 }
 
-// startWeir starts storage and the app with recipes/wordpress/weir.yaml, and waits until the app is ready. The app's
-// environment has the variables in env, too.
+// startWeir starts storage and the app with recipes/wordpress/weir.yaml, and waits until the app is
+// ready. The app's environment has the variables in env, too.
 func startWeir(ctx context.Context, log io.Writer, env []string) (*weir, error) {
 	settings, err := filepath.Abs(filepath.Join("recipes", "wordpress", "weir.yaml"))
 	if err != nil {
 		return nil, err
 	}
+
 	port, err := freeport.Pick()
 	if err != nil {
 		return nil, err
 	}
+
 	w := &weir{url: "http://127.0.0.1:" + strconv.Itoa(port), ended: make(chan struct{})}
 	if w.storage, err = azurite.Start(ctx, azurite.Options{}); err != nil {
 		return nil, err
 	}
-	w.host = exec.Command(filepath.Join("build", "tools", "funchost"), "--script-root", filepath.Join("build", "app"),
+
+	w.host = exec.Command(filepath.Join("build", "tools", "funchost"), "--script-root",
+		filepath.Join("build", "app"),
 		"--port", strconv.Itoa(port), "--instances", "2", "--development")
-	w.host.Env = append(os.Environ(), append(env, "AzureWebJobsStorage="+w.storage.ConnectionString(),
-		"FUNCTIONS_WORKER_RUNTIME=custom", "WEIR_PREFIX=weir", "WEIR_CONFIG="+settings)...)
+	w.host.Env = append(os.Environ(),
+		append(env, "AzureWebJobsStorage="+w.storage.ConnectionString(),
+			"FUNCTIONS_WORKER_RUNTIME=custom", "WEIR_PREFIX=weir", "WEIR_CONFIG="+settings)...)
 	w.host.Stdout, w.host.Stderr = log, log
-	// With its own process group the host does not get Ctrl-C from the terminal. So this process can stop the host
-	// gracefully.
+
+	// With its own process group the host does not get Ctrl-C from the terminal. So this process
+	// can stop the host gracefully.
 	w.host.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if err := w.host.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start the host: %w", err), w.storage.Stop())
 	}
+
 	go func() { _ = w.host.Wait(); close(w.ended) }()
+
 	if err := w.awaitReady(ctx); err != nil {
 		w.stop()
 		return nil, err
 	}
+
 	return w, nil
 }
 
 func (w *weir) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
+
 	for {
 		resp, err := sendRequest(ctx, http.MethodGet, w.url+"/api/health", "")
 		if err == nil {
@@ -85,6 +95,7 @@ func (w *weir) awaitReady(ctx context.Context) error {
 				return nil
 			}
 		}
+
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("the host is not ready: see %s", logPath)
@@ -104,6 +115,7 @@ func (w *weir) stop() {
 		_ = syscall.Kill(-w.host.Process.Pid, syscall.SIGKILL)
 		<-w.ended
 	}
+
 	_ = w.storage.Stop()
 }
 
@@ -117,7 +129,8 @@ func sendRequest(ctx context.Context, method, address, body string) (*http.Respo
 }
 
 func (w *weir) postVersion(ctx context.Context, slug string, version int) error {
-	resp, err := sendRequest(ctx, http.MethodPost, w.url+"/api/messages", realcms.ArticleOf(slug, version))
+	resp, err := sendRequest(ctx, http.MethodPost, w.url+"/api/messages",
+		realcms.ArticleOf(slug, version))
 	if err != nil {
 		return err
 	}
@@ -126,20 +139,24 @@ func (w *weir) postVersion(ctx context.Context, slug string, version int) error 
 	if err := json.NewDecoder(resp.Body).Decode(&accepted); err != nil {
 		return err
 	}
+
 	if resp.StatusCode != http.StatusAccepted {
 		return fmt.Errorf("post to Weir: %s: %s", resp.Status, accepted.Detail)
 	}
+
 	w.mu.Lock()
 	w.ids = append(w.ids, accepted.ID)
 	w.mu.Unlock()
+
 	return nil
 }
 
-// awaitFinal waits until each accepted message is delivered or superseded. If a message is dead, awaitFinal returns an
-// error.
+// awaitFinal waits until each accepted message is delivered or superseded. If a message is dead,
+// awaitFinal returns an error.
 func (w *weir) awaitFinal(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, finalTimeout)
 	defer cancel()
+
 	for _, id := range w.ids {
 		for {
 			stage, err := w.readStage(ctx, id)
@@ -149,9 +166,11 @@ func (w *weir) awaitFinal(ctx context.Context) error {
 			case stage == "dead":
 				return fmt.Errorf("the message %s is dead: see %s", id, logPath)
 			}
+
 			if stage == "delivered" || stage == "superseded" {
 				break
 			}
+
 			select {
 			case <-ctx.Done():
 				return fmt.Errorf("the message %s is still %s: %w", id, stage, ctx.Err())
@@ -159,6 +178,7 @@ func (w *weir) awaitFinal(ctx context.Context) error {
 			}
 		}
 	}
+
 	return nil
 }
 

@@ -1,6 +1,6 @@
-// Command dev starts the whole system on this machine: Azurite, the demo CMS, and the Functions host with the handler.
-// It prints a line when the stage of a message changes. The logs of the started programs go to build/run.log. Ctrl-C
-// stops the system.
+// Command dev starts the whole system on this machine: Azurite, the demo CMS, and the Functions
+// host with the handler. It prints a line when the stage of a message changes. The logs of the
+// started programs go to build/run.log. Ctrl-C stops the system.
 package main
 
 import (
@@ -54,9 +54,11 @@ func main() {
 	if errors.Is(err, flag.ErrHelp) {
 		return
 	}
+
 	if err == nil {
 		err = runSystem(ctx, o)
 	}
+
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "make run STORAGE=azurite:", err)
 		os.Exit(1)
@@ -74,27 +76,33 @@ func parseFlags(args []string) (devOptions, error) {
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
+
 	if flags.NArg() > 0 {
 		return o, fmt.Errorf("unknown argument %q; see --help", flags.Arg(0))
 	}
+
 	for _, port := range []int{o.port, o.cmsPort, o.storagePort} {
 		if port < 1 || port > 65533 {
 			return o, fmt.Errorf("port %d is not 1 to 65533", port)
 		}
 	}
+
 	if o.cms == "" {
 		o.cms = fmt.Sprintf("http://127.0.0.1:%d/api/content", o.cmsPort)
 		return o, nil
 	}
+
 	o.cmsPort = 0
-	if u, err := url.Parse(o.cms); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+	if u, err := url.Parse(o.cms); err != nil || u.Host == "" ||
+		u.Scheme != "http" && u.Scheme != "https" {
 		return o, fmt.Errorf("--cms is %q, and must be an absolute http or https address", o.cms)
 	}
+
 	return o, nil
 }
 
-// runSystem starts all programs, and stops them when ctx ends. If storage, the CMS or the host ends by itself,
-// runSystem stops the other programs and returns an error.
+// runSystem starts all programs, and stops them when ctx ends. If storage, the CMS or the host ends
+// by itself, runSystem stops the other programs and returns an error.
 func runSystem(ctx context.Context, o devOptions) (err error) {
 	lock, err := lockFolder()
 	if err != nil {
@@ -104,13 +112,15 @@ func runSystem(ctx context.Context, o devOptions) (err error) {
 	if err := o.checkPortsFree(); err != nil {
 		return err
 	}
+
 	log, err := openLog(o.verbose)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	storage, err := azurite.Start(ctx, azurite.Options{Dir: filepath.Join("build", "azurite"), BlobPort: o.storagePort,
-		QueuePort: o.storagePort + 1, TablePort: o.storagePort + 2})
+	storage, err := azurite.Start(ctx,
+		azurite.Options{Dir: filepath.Join("build", "azurite"), BlobPort: o.storagePort,
+			QueuePort: o.storagePort + 1, TablePort: o.storagePort + 2})
 	if err != nil {
 		return ignoreCancel(ctx, err)
 	}
@@ -122,11 +132,13 @@ func runSystem(ctx context.Context, o devOptions) (err error) {
 		}
 		defer cms.stopChild()
 	}
+
 	o.connection = storage.ConnectionString()
 	env := o.environment()
 	if o.contracts, err = checkSettings(ctx, env); err != nil {
 		return ignoreCancel(ctx, err)
 	}
+
 	o.hasSample = isSampleAccepted(ctx, env)
 	host, err := startHost(log, append(env, "FUNCTIONS_WORKER_RUNTIME=custom"), o.port)
 	if err != nil {
@@ -137,21 +149,26 @@ func runSystem(ctx context.Context, o devOptions) (err error) {
 	if err != nil {
 		return ignoreCancel(ctx, o.explainLanes(err))
 	}
+
 	tail, err := startTail(o, log)
 	if err != nil {
 		return err
 	}
 	defer tail.stopChild()
 	o.printWelcome()
+
 	if failing != "" {
-		fmt.Printf("Weir does not work yet: %s. It stays up, so that you can run its commands.\n", failing)
+		fmt.Printf("Weir does not work yet: %s. It stays up, so that you can run its commands.\n",
+			failing)
 	}
+
 	select {
 	case <-ctx.Done():
 		o.printAddresses()
 		fmt.Println("Stopped. make run STORAGE=azurite starts it again, with the messages of before; " +
 			"make clean removes them.")
 		return nil
+
 	case <-storage.Done():
 		return errors.New("storage (Azurite) has ended; see build/run.log")
 	case <-cms.done:
@@ -161,13 +178,14 @@ func runSystem(ctx context.Context, o devOptions) (err error) {
 	}
 }
 
-// lockFolder prevents a second system in this folder. Two storage emulators would overwrite each other's data in
-// build/azurite.
+// lockFolder prevents a second system in this folder. Two storage emulators would overwrite each
+// other's data in build/azurite.
 func lockFolder() (io.Closer, error) {
 	lock, err := openLocked(filepath.Join("build", "run.lock"))
 	if errors.Is(err, errLocked) {
-		return nil, errors.New("the system of this folder is running already, and uses the data in build/azurite: " +
-			"stop it first, or clone the repository into another folder")
+		return nil, errors.New(
+			"the system of this folder is running already, and uses the data in build/azurite: " +
+				"stop it first, or clone the repository into another folder")
 	}
 	return lock, err
 }
@@ -182,7 +200,8 @@ func ignoreCancel(ctx context.Context, err error) error {
 
 // environment returns the variables that the handler and its commands need.
 func (o devOptions) environment() []string {
-	return []string{"AzureWebJobsStorage=" + o.connection, "WEIR_PREFIX=" + o.prefix, "WEIR_CMS_URL=" + o.cms}
+	return []string{"AzureWebJobsStorage=" + o.connection, "WEIR_PREFIX=" + o.prefix,
+		"WEIR_CMS_URL=" + o.cms}
 }
 
 // commandLine returns a line for a shell, which runs a command of the handler on this system.
@@ -196,8 +215,8 @@ func (o devOptions) commandLine(command string) string {
 	return line + "build/weir " + command
 }
 
-// explainLanes adds to an error about the number of lanes, or about the folding of keys, how to change it. Storage runs
-// only while this program runs.
+// explainLanes adds to an error about the number of lanes, or about the folding of keys, how to
+// change it. Storage runs only while this program runs.
 func (o devOptions) explainLanes(err error) error {
 	former, command := "", ""
 	switch {
@@ -221,18 +240,23 @@ func (o devOptions) checkPortsFree() error {
 	for _, p := range []struct {
 		port int
 		name string
-	}{{o.storagePort, "STORAGE_PORT"}, {o.storagePort + 1, "STORAGE_PORT"}, {o.storagePort + 2, "STORAGE_PORT"},
+	}{{o.storagePort, "STORAGE_PORT"}, {o.storagePort + 1, "STORAGE_PORT"},
+		{o.storagePort + 2, "STORAGE_PORT"},
 		{o.cmsPort, "CMS_PORT"}, {o.port, "PORT"}} {
 		if p.port == 0 {
 			continue
 		}
+
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p.port))
 		if err != nil {
-			return fmt.Errorf("port %d is taken: is the system running already? %s=… takes another port",
+			return fmt.Errorf(
+				"port %d is taken: is the system running already? %s=… takes another port",
 				p.port, p.name)
 		}
+
 		l.Close()
 	}
+
 	return nil
 }
 
@@ -248,10 +272,12 @@ func openLog(verbose bool) (*lineLog, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	l := &lineLog{file: f}
 	if verbose {
 		l.copy = os.Stdout
 	}
+
 	return l, nil
 }
 
@@ -286,8 +312,8 @@ func startTail(o devOptions, log *lineLog) (*childProcess, error) {
 
 // startHost starts the host. It also prints a line if a handler has ended and was started again.
 func startHost(log *lineLog, env []string, port int) (*childProcess, error) {
-	cmd := exec.Command("build/tools/funchost", "--script-root", "build/app", "--port", fmt.Sprint(port),
-		"--development")
+	cmd := exec.Command("build/tools/funchost", "--script-root", "build/app", "--port",
+		fmt.Sprint(port), "--development")
 	cmd.Env = append(os.Environ(), env...)
 	var seen restarts
 	return startCommand("host", func(name, line string) {
@@ -299,41 +325,50 @@ func startHost(log *lineLog, env []string, port int) (*childProcess, error) {
 }
 
 // startChild starts a program whose whole output goes to the log.
-func startChild(name string, log *lineLog, env []string, path string, args ...string) (*childProcess, error) {
+func startChild(name string, log *lineLog, env []string, path string,
+	args ...string) (*childProcess, error) {
 	cmd := exec.Command(path, args...)
 	cmd.Env = append(os.Environ(), env...)
 	return startCommand(name, log.printLine, cmd, &cmd.Stdout, &cmd.Stderr)
 }
 
-// startCommand starts a command. It calls printLine with each line of the given outputs, which are fields of cmd.
-func startCommand(name string, printLine func(name, line string), cmd *exec.Cmd, outputs ...*io.Writer) (*childProcess, error) {
+// startCommand starts a command. It calls printLine with each line of the given outputs, which are
+// fields of cmd.
+func startCommand(name string, printLine func(name, line string), cmd *exec.Cmd,
+	outputs ...*io.Writer) (*childProcess, error) {
 	cmd.SysProcAttr = childAttributes()
 	out, in := io.Pipe()
 	for _, output := range outputs {
 		*output = in
 	}
+
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
+
 	c := &childProcess{cmd: cmd, done: make(chan struct{})}
 	var copied sync.WaitGroup
 	copied.Go(func() {
 		lines := bufio.NewScanner(out)
 		lines.Buffer(nil, 1<<20)
+
 		for lines.Scan() {
 			printLine(name, lines.Text())
 			if line := strings.TrimSpace(lines.Text()); line != "" {
 				c.lastLines = append(c.lastLines[max(0, len(c.lastLines)-keptLines+1):], line)
 			}
 		}
+
 		io.Copy(io.Discard, out)
 	})
+
 	go func() {
 		cmd.Wait()
 		in.Close()
 		copied.Wait()
 		close(c.done)
 	}()
+
 	return c, nil
 }
 
@@ -346,6 +381,7 @@ func (c *childProcess) stopChild() {
 	if c.cmd.Process.Signal(syscall.SIGTERM) != nil && runtime.GOOS == "windows" {
 		killGroup(c.cmd.Process) // Windows has no SIGTERM
 	}
+
 	select {
 	case <-c.done:
 	case <-time.After(stopLimit):
@@ -354,22 +390,26 @@ func (c *childProcess) stopChild() {
 	}
 }
 
-// awaitReady waits until the health of Weir is good. If the host answers in time, and the health is not good, awaitReady
-// returns the checks that fail: a change of the number of lanes that was interrupted, for example, ends only by a
-// command on the running storage.
+// awaitReady waits until the health of Weir is good. If the host answers in time, and the health is
+// not good, awaitReady returns the checks that fail: a change of the number of lanes that was
+// interrupted, for example, ends only by a command on the running storage.
 func awaitReady(ctx context.Context, host *childProcess, weir string) (failing string, err error) {
 	limited, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
+
 	for {
 		if status, _, err := get(limited, weir+"/health"); err == nil && status == http.StatusOK {
 			return "", nil
 		}
+
 		select {
 		case <-limited.Done():
 			return describeFailing(ctx, weir)
 		case <-host.done:
-			return "", fmt.Errorf("the host ended before it was ready: %s; build/run.log has its output",
+			return "", fmt.Errorf(
+				"the host ended before it was ready: %s; build/run.log has its output",
 				describeEnd(host.lastLines))
+
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
@@ -385,19 +425,23 @@ func describeFailing(ctx context.Context, weir string) (string, error) {
 			Detail string `json:"detail"`
 		} `json:"checks"`
 	}
+
 	_, body, err := get(limited, weir+"/checks")
 	if err == nil {
 		err = json.Unmarshal(body, &checks)
 	}
+
 	if err != nil {
 		return "", fmt.Errorf("the host did not become ready at %s/health", weir)
 	}
+
 	var failing []string
 	for _, name := range slices.Sorted(maps.Keys(checks.Checks)) {
 		if c := checks.Checks[name]; !c.OK {
 			failing = append(failing, name+": "+c.Detail)
 		}
 	}
+
 	return strings.Join(failing, "; "), nil
 }
 
@@ -407,12 +451,14 @@ func get(ctx context.Context, address string) (status int, body []byte, err erro
 	if err != nil {
 		return 0, nil, err
 	}
+
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return 0, nil, err
 	}
 	defer resp.Body.Close()
 	body, err = io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+
 	return resp.StatusCode, body, err
 }
 
@@ -433,26 +479,32 @@ A line follows for each message whose stage changes; the programs' logs are in b
 
 // describeSample returns a command that posts a message which the contracts accept.
 func (o devOptions) describeSample() string {
-	post := fmt.Sprintf("  curl -i -X POST %s/messages -H 'Content-Type: application/xml' \\\n    ", o.weir())
+	post := fmt.Sprintf("  curl -i -X POST %s/messages -H 'Content-Type: application/xml' \\\n    ",
+		o.weir())
 	if o.hasSample {
 		return "Try:\n\n" + post + "-d '" + sampleMessage + "'"
 	}
-	return fmt.Sprintf("Post a message of your contracts (%s):\n\n%s--data-binary @message.xml", o.contracts, post)
+	return fmt.Sprintf("Post a message of your contracts (%s):\n\n%s--data-binary @message.xml",
+		o.contracts, post)
 }
 
-// describeDemo returns a sentence with the command "make demo" for the ports in o. If this program does not start the
-// demo CMS, describeDemo returns "", because "make demo" reads the statistics of the demo CMS.
+// describeDemo returns a sentence with the command "make demo" for the ports in o. If this program
+// does not start the demo CMS, describeDemo returns "", because "make demo" reads the statistics of
+// the demo CMS.
 func (o devOptions) describeDemo() string {
 	if o.cmsPort == 0 {
 		return ""
 	}
+
 	command := "make demo"
 	if o.port != defaultPort {
 		command += fmt.Sprintf(" PORT=%d", o.port)
 	}
+
 	if o.cmsPort != defaultCMSPort {
 		command += fmt.Sprintf(" CMS_PORT=%d", o.cmsPort)
 	}
+
 	return "In another terminal: " + command + ". "
 }
 
@@ -462,6 +514,7 @@ func (o devOptions) printAddresses() {
   health     %[1]s/health
   operator   %[1]s/dashboard  (the page; open it in a browser)
 `, o.weir())
+
 	if o.cmsPort != 0 {
 		fmt.Printf("  demo CMS   http://127.0.0.1:%d/               (items as a page, and faults to try)\n\n",
 			o.cmsPort)

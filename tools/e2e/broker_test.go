@@ -14,7 +14,8 @@ import (
 	"weir/tools/realbroker"
 )
 
-// sharedBroker serves all tests that do not start a broker themselves. Each test declares its own queues.
+// sharedBroker serves all tests that do not start a broker themselves. Each test declares its own
+// queues.
 var sharedBroker struct {
 	sync.Mutex
 	broker *realbroker.Broker
@@ -30,14 +31,17 @@ func useSharedBroker(t *testing.T) *realbroker.Broker {
 	if sharedBroker.broker != nil {
 		return sharedBroker.broker
 	}
+
 	dir, err := os.MkdirTemp("", "weir-broker-")
 	if err == nil {
 		sharedBroker.dir = dir
 		sharedBroker.broker, err = realbroker.Start(t.Context(), dir, &sharedBroker.log)
 	}
+
 	if err != nil {
 		t.Fatalf("the broker does not start: %v\n%s", err, sharedBroker.log.String())
 	}
+
 	return sharedBroker.broker
 }
 
@@ -66,16 +70,19 @@ func declareQueue(t *testing.T, b *realbroker.Broker, suffix string) *brokerQueu
 }
 
 // declareQueueWith does the same as declareQueue, and passes arguments to the broker.
-func declareQueueWith(t *testing.T, b *realbroker.Broker, suffix string, arguments amqp.Table) *brokerQueue {
+func declareQueueWith(t *testing.T, b *realbroker.Broker, suffix string,
+	arguments amqp.Table) *brokerQueue {
 	t.Helper()
 	q := &brokerQueue{t: t, name: t.Name() + suffix, consumer: "exclusive"}
 	if arguments["x-single-active-consumer"] == true {
 		q.consumer = "single-active"
 	}
+
 	q.reconnect(b)
 	if _, err := q.ch.QueueDeclare(q.name, true, false, false, false, arguments); err != nil {
 		t.Fatal(err)
 	}
+
 	return q
 }
 
@@ -87,9 +94,11 @@ func (q *brokerQueue) reconnect(b *realbroker.Broker) {
 		q.t.Cleanup(func() { conn.Close() })
 		q.ch, err = conn.Channel()
 	}
+
 	if err == nil {
 		err = q.ch.Confirm(false)
 	}
+
 	if err != nil {
 		q.t.Fatal(err)
 	}
@@ -107,17 +116,21 @@ func (q *brokerQueue) publish(messages ...amqp.Publishing) {
 		if err != nil {
 			q.t.Fatal(err)
 		}
+
 		if last != nil && !waitConfirmed(ctx, last) {
 			q.t.Fatalf("the broker did not confirm a message for %s", q.name)
 		}
+
 		last = confirmed
 	}
+
 	if !waitConfirmed(ctx, last) {
 		q.t.Fatalf("the broker did not confirm a message for %s", q.name)
 	}
 }
 
-// waitConfirmed waits for the broker's answer, and reports whether the broker has confirmed the message.
+// waitConfirmed waits for the broker's answer, and reports whether the broker has confirmed the
+// message.
 func waitConfirmed(ctx context.Context, c *amqp.DeferredConfirmation) bool {
 	isAcked, err := c.WaitContext(ctx)
 	return isAcked && err == nil
@@ -145,17 +158,19 @@ func (q *brokerQueue) get(s *system) amqp.Delivery {
 		}
 		return found
 	})
+
 	return d
 }
 
-// newArticle returns a version of an article as a message for the broker. Its MessageId is keyOf(path, version).
+// newArticle returns a version of an article as a message for the broker. Its MessageId is
+// keyOf(path, version).
 func newArticle(path string, version int) amqp.Publishing {
 	return amqp.Publishing{ContentType: "application/xml", MessageId: keyOf(path, version),
 		Body: []byte(versionedArticle(path, version))}
 }
 
-// newArticles returns the versions first to last of the articles at all paths. The first version of all articles comes
-// first, then the next version of all articles, and so on.
+// newArticles returns the versions first to last of the articles at all paths. The first version of
+// all articles comes first, then the next version of all articles, and so on.
 func newArticles(paths []string, first, last int) []amqp.Publishing {
 	var all []amqp.Publishing
 	for v := first; v <= last; v++ {
@@ -166,22 +181,25 @@ func newArticles(paths []string, first, last int) []amqp.Publishing {
 	return all
 }
 
-// declareDeadQueue declares an exchange for dead letters with the test's name, and a queue that gets all messages of
-// the exchange.
+// declareDeadQueue declares an exchange for dead letters with the test's name, and a queue that
+// gets all messages of the exchange.
 func declareDeadQueue(t *testing.T, b *realbroker.Broker) (exchange string, dead *brokerQueue) {
 	t.Helper()
 	exchange, dead = t.Name(), declareQueue(t, b, "-dead")
-	if err := dead.ch.ExchangeDeclare(exchange, "fanout", true, false, false, false, nil); err != nil {
+	if err := dead.ch.ExchangeDeclare(exchange, "fanout", true, false, false, false, nil); err !=
+		nil {
 		t.Fatal(err)
 	}
+
 	if err := dead.ch.QueueBind(dead.name, "", exchange, false, nil); err != nil {
 		t.Fatal(err)
 	}
+
 	return exchange, dead
 }
 
-// relay forwards TCP connections to an address. If a test closes frozen, all connections stay open, but the relay
-// forwards no more bytes.
+// relay forwards TCP connections to an address. If a test closes frozen, all connections stay open,
+// but the relay forwards no more bytes.
 type relay struct {
 	listener net.Listener
 	frozen   chan struct{}
@@ -193,6 +211,7 @@ func startRelay(t *testing.T, to string) (*relay, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r := &relay{l, make(chan struct{})}
 	var all sync.WaitGroup
 	t.Cleanup(func() { l.Close(); all.Wait() })
@@ -202,17 +221,20 @@ func startRelay(t *testing.T, to string) (*relay, string) {
 			if err != nil {
 				return
 			}
+
 			t.Cleanup(func() { in.Close() })
 			out, err := net.Dial("tcp", to)
 			if err != nil {
 				in.Close()
 				continue
 			}
+
 			t.Cleanup(func() { out.Close() })
 			go r.copyBytes(out, in)
 			go r.copyBytes(in, out)
 		}
 	})
+
 	return r, l.Addr().String()
 }
 
@@ -224,9 +246,12 @@ func (r *relay) copyBytes(to, from net.Conn) {
 			return
 		default:
 		}
+
 		if n > 0 {
-			_, _ = to.Write(buffer[:n]) // if it fails, the goroutine of the other direction closes "from"
+			// if it fails, the goroutine of the other direction closes "from"
+			_, _ = to.Write(buffer[:n])
 		}
+
 		if err != nil {
 			to.Close()
 			return

@@ -24,20 +24,22 @@ import (
 const (
 	chaosLanes    = 8
 	chaosIdleKill = 5 * time.Second
-	// uncommittedFor is the longest time that the test allows from the start of a write to its commit. The holder
-	// commits at most 100 ms after the CMS's answer, but a busy machine needs longer. If the holder is killed before
-	// the commit, the next holder is allowed to repeat the write.
+	// uncommittedFor is the longest time that the test allows from the start of a write to its
+	// commit. The holder commits at most 100 ms after the CMS's answer, but a busy machine needs
+	// longer. If the holder is killed before the commit, the next holder is allowed to repeat the
+	// write.
 	uncommittedFor = 5 * time.Second
 )
 
-// TestChaos stops, kills and restarts processes in all the ways that a platform uses, in random order. Meanwhile
-// clients post to two hosts with eight lanes. The CMS gets each acknowledged message. Messages of a key reach the CMS
-// in order, and messages of a lane one at a time. The CMS gets a message twice only if a handler was killed between the
-// two writes, within uncommittedFor after the first write began.
+// TestChaos stops, kills and restarts processes in all the ways that a platform uses, in random
+// order. Meanwhile clients post to two hosts with eight lanes. The CMS gets each acknowledged
+// message. Messages of a key reach the CMS in order, and messages of a lane one at a time. The CMS
+// gets a message twice only if a handler was killed between the two writes, within uncommittedFor
+// after the first write began.
 func TestChaos(t *testing.T) { newChaos(t, "", "").runChaos() }
 
-// TestChaos_OnFlex runs the same test, but each host runs only one group of functions. One host of the group "http"
-// gets the posts, and two hosts of the group "process" get the tickets.
+// TestChaos_OnFlex runs the same test, but each host runs only one group of functions. One host of
+// the group "http" gets the posts, and two hosts of the group "process" get the tickets.
 func TestChaos_OnFlex(t *testing.T) {
 	c := newChaos(t, "http", "process", "process")
 	c.startHost("sweep") // no act ends this host, because its handler runs only during sweeps
@@ -51,11 +53,13 @@ func (c *chaosRun) runChaos() {
 	defer stop()
 	posted := c.startClients(ctx)
 	c.awaitProgress()
+
 	for _, act := range c.planActs() {
 		t.Logf("%5.1f s: %s", time.Since(c.begunAt).Seconds(), act.name)
 		act.run()
 		c.awaitProgress()
 	}
+
 	t.Logf("%5.1f s: end", time.Since(c.begunAt).Seconds())
 	stop()
 	accepted := <-posted
@@ -82,17 +86,18 @@ type chaosRun struct {
 // newChaos starts a host for each group. The group "" has all functions.
 func newChaos(t *testing.T, groups ...string) *chaosRun {
 	t.Helper()
-	c := &chaosRun{system: newBareSystemAt(t, 100*time.Millisecond), random: rand.New(rand.NewPCG(12, 4)),
-		groups: map[*fleet.Host]string{}}
-	c.app = c.stageApp("lanes: 1 ", fmt.Sprintf("lanes: %d ", chaosLanes), "lease: 30s", "lease: 15s")
+	c := &chaosRun{system: newBareSystemAt(t, 100*time.Millisecond),
+		random: rand.New(rand.NewPCG(12, 4)), groups: map[*fleet.Host]string{}}
+	c.app = c.stageApp("lanes: 1 ", fmt.Sprintf("lanes: %d ", chaosLanes), "lease: 30s",
+		"lease: 15s")
 	var err error
 	c.fleet, err = fleet.Start(fleet.Options{
 		Binary: filepath.Join(built, "funchost"),
 		Args: []string{"--script-root", c.app, "--state-dir", t.TempDir(), "--give-up-after", "-1",
 			"--http", string(c.mode), "--idle-kill", chaosIdleKill.String(),
 			"--stop-takes", "300ms"},
-		// If a request woke a holder, the holder gets an invocation only when the host polls the queue. So the host
-		// must poll often.
+		// If a request woke a holder, the holder gets an invocation only when the host polls the
+		// queue. So the host must poll often.
 		Env: append(c.handlerEnv(), "FUNCTIONS_WORKER_RUNTIME=custom",
 			"AzureFunctionsJobHost__extensions__queues__maxPollingInterval=00:00:02"),
 		Out: c.output,
@@ -100,15 +105,19 @@ func newChaos(t *testing.T, groups ...string) *chaosRun {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	c.useFront(c.fleet)
 	for _, group := range groups {
 		c.addHost(group)
 	}
+
 	c.begunAt = time.Now()
+
 	return c
 }
 
-// addHost starts a host of a group, and waits until the handler answers. Acts end only hosts that addHost has started.
+// addHost starts a host of a group, and waits until the handler answers. Acts end only hosts that
+// addHost has started.
 func (c *chaosRun) addHost(group string) {
 	c.t.Helper()
 	h := c.startHost(group)
@@ -126,10 +135,12 @@ func (c *chaosRun) startHost(group string) *fleet.Host {
 	if group != "" {
 		args = []string{"--group", group}
 	}
+
 	h, err := c.fleet.Add(ctx, args...)
 	if err != nil {
 		c.t.Fatal(err)
 	}
+
 	return h
 }
 
@@ -147,22 +158,26 @@ func (c *chaosRun) awaitServing(h *fleet.Host) {
 	})
 }
 
-// askHost sends a request to one host. It returns the status of the answer, or 0 if there is no answer.
+// askHost sends a request to one host. It returns the status of the answer, or 0 if there is no
+// answer.
 func (c *chaosRun) askHost(h *fleet.Host, method, path string) int {
 	req, err := http.NewRequestWithContext(c.t.Context(), method, h.URL()+path, nil)
 	if err != nil {
 		return 0
 	}
+
 	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
 	if err != nil {
 		return 0
 	}
+
 	resp.Body.Close()
+
 	return resp.StatusCode
 }
 
-// startClients starts clients that post to two keys of each lane until ctx ends. After the last post, the returned
-// channel gets the acknowledged messages.
+// startClients starts clients that post to two keys of each lane until ctx ends. After the last
+// post, the returned channel gets the acknowledged messages.
 func (c *chaosRun) startClients(ctx context.Context) <-chan []postedMessage {
 	var mu sync.Mutex
 	var accepted []postedMessage
@@ -174,14 +189,17 @@ func (c *chaosRun) startClients(ctx context.Context) <-chan []postedMessage {
 				if err != nil {
 					return // the test has ended
 				}
+
 				mu.Lock()
 				accepted = append(accepted, m)
 				mu.Unlock()
 			}
 		})
 	}
+
 	done := make(chan []postedMessage, 1)
 	go func() { clients.Wait(); done <- accepted }()
+
 	return done
 }
 
@@ -195,22 +213,26 @@ func chaosPaths() []string {
 			paths = append(paths, path)
 		}
 	}
+
 	return paths
 }
 
-// awaitTurn waits until a client is allowed to post its next message. If it returns false, the client must stop.
+// awaitTurn waits until a client is allowed to post its next message. If it returns false, the
+// client must stop.
 func (c *chaosRun) awaitTurn(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
 		return false
 	case <-time.After(400 * time.Millisecond):
 	}
+
 	c.mu.Lock()
 	halted := c.halted
 	c.mu.Unlock()
 	if halted != nil {
 		<-halted
 	}
+
 	return ctx.Err() == nil
 }
 
@@ -219,21 +241,23 @@ type chaosAct struct {
 	run  func()
 }
 
-// planActs returns acts in random order. Only one act drains a host, because a drain takes a minute. Each other act
-// occurs at least once.
+// planActs returns acts in random order. Only one act drains a host, because a drain takes a
+// minute. Each other act occurs at least once.
 func (c *chaosRun) planActs() []chaosAct {
-	short := []chaosAct{{"stop", c.stopOne}, {"SIGKILL", c.killHandler}, {"idle kill", c.awaitIdleKill},
-		{"restart", c.restartHost}}
+	short := []chaosAct{{"stop", c.stopOne}, {"SIGKILL", c.killHandler},
+		{"idle kill", c.awaitIdleKill}, {"restart", c.restartHost}}
 	acts := append([]chaosAct{{"drain", c.drainHost}}, short...)
 	for range 3 {
 		acts = append(acts, short[c.random.IntN(len(short))])
 	}
+
 	c.random.Shuffle(len(acts), func(i, j int) { acts[i], acts[j] = acts[j], acts[i] })
+
 	return acts
 }
 
-// pickHost returns a random host in a quarter of its calls. Otherwise it returns the host that holds the most lanes,
-// because the end of that host interrupts the most deliveries.
+// pickHost returns a random host in a quarter of its calls. Otherwise it returns the host that
+// holds the most lanes, because the end of that host interrupts the most deliveries.
 func (c *chaosRun) pickHost() *fleet.Host {
 	if c.random.IntN(4) == 0 {
 		return c.hosts[c.random.IntN(len(c.hosts))]
@@ -242,7 +266,8 @@ func (c *chaosRun) pickHost() *fleet.Host {
 }
 
 func (c *chaosRun) findHolder() *fleet.Host {
-	return slices.MaxFunc(c.hosts, func(a, b *fleet.Host) int { return c.countLanes(a) - c.countLanes(b) })
+	return slices.MaxFunc(c.hosts,
+		func(a, b *fleet.Host) int { return c.countLanes(a) - c.countLanes(b) })
 }
 
 // countLanes returns the number of lanes that a host's handler holds.
@@ -276,19 +301,23 @@ func (c *chaosRun) awaitEnd(h *fleet.Host) {
 	case <-time.After(slowdown * time.Minute):
 		c.t.Fatal("the host runs on, want it to end")
 	}
+
 	c.removeHost(h)
 }
 
-// drainHost drains the host that holds the most lanes, as the platform does before it removes an instance. After the
-// drain it kills the host, and starts another host.
+// drainHost drains the host that holds the most lanes, as the platform does before it removes an
+// instance. After the drain it kills the host, and starts another host.
 func (c *chaosRun) drainHost() {
 	h := c.findHolder()
 	if status := c.askHost(h, "POST", "/admin/host/drain"); status != http.StatusAccepted {
 		c.t.Fatalf("drain: %d, want 202", status)
 	}
+
 	c.awaitCondition("the drain is completed", 2*time.Minute, func() bool {
-		return getJSON[host.DrainStatus](c.system, h.URL()+"/admin/host/drain/status").State == "Completed"
+		return getJSON[host.DrainStatus](c.system, h.URL()+"/admin/host/drain/status").State ==
+			"Completed"
 	})
+
 	_ = h.Kill() // the killed process exits with an error
 	c.removeHost(h)
 	c.addHost(c.groups[h])
@@ -298,15 +327,18 @@ func (c *chaosRun) drainHost() {
 func (c *chaosRun) killHandler() {
 	h := c.pickHost()
 	var pid int
-	c.awaitCondition("a handler runs", startLimit, func() bool { pid = c.readInstance(h).PID; return pid > 0 })
+	c.awaitCondition("a handler runs", startLimit,
+		func() bool { pid = c.readInstance(h).PID; return pid > 0 })
 	c.killed = append(c.killed, time.Now())
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		c.t.Fatal(err)
 	}
+
 	c.awaitServing(h)
 }
 
-// restartHost restarts the script host in a host's process. The new handler starts while the old handler still runs.
+// restartHost restarts the script host in a host's process. The new handler starts while the old
+// handler still runs.
 func (c *chaosRun) restartHost() {
 	h := c.pickHost()
 	if status := c.askHost(h, "POST", "/admin/host/restart"); status != http.StatusOK {
@@ -315,7 +347,8 @@ func (c *chaosRun) restartHost() {
 	c.awaitServing(h)
 }
 
-// awaitIdleKill makes the clients wait until a host has killed its handler because no invocation was in flight.
+// awaitIdleKill makes the clients wait until a host has killed its handler because no invocation
+// was in flight.
 func (c *chaosRun) awaitIdleKill() {
 	before := strings.Count(c.output.String(), "is scaled in.")
 	halted := make(chan struct{})
@@ -328,17 +361,18 @@ func (c *chaosRun) awaitIdleKill() {
 		c.mu.Unlock()
 		close(halted)
 	}()
+
 	c.awaitCondition("an idle instance is killed", 2*time.Minute,
 		func() bool { return strings.Count(c.output.String(), "is scaled in.") > before })
 }
 
-// attendedFor is the time for which each holder must have an invocation in flight. An invocation that lasts so long
-// stays with the lanes of its process. All other invocations end earlier.
+// attendedFor is the time for which each holder must have an invocation in flight. An invocation
+// that lasts so long stays with the lanes of its process. All other invocations end earlier.
 const attendedFor = 2 * time.Second
 
-// awaitProgress waits until the CMS has received a new message of each lane, and until each holder has an invocation
-// that stays. The host can kill a holder without such an invocation (--idle-kill), and the next holder is then allowed
-// to repeat writes.
+// awaitProgress waits until the CMS has received a new message of each lane, and until each holder
+// has an invocation that stays. The host can kill a holder without such an invocation
+// (--idle-kill), and the next holder is then allowed to repeat writes.
 func (c *chaosRun) awaitProgress() {
 	c.t.Helper()
 	from := time.Now()
@@ -351,19 +385,23 @@ func (c *chaosRun) awaitProgress() {
 		}
 		return len(moved) == chaosLanes
 	})
+
 	since, unattended := time.Now(), []string(nil)
 	defer func() {
 		if c.t.Failed() {
 			c.t.Logf("holders without an invocation, at the last looks: %q", unattended)
 		}
 	}()
+
 	c.awaitCondition("each holder has an invocation", time.Minute, func() bool {
 		if i := slices.IndexFunc(c.hosts, c.holdsUnattended); i >= 0 {
 			since = time.Now()
-			unattended = append(unattended, fmt.Sprintf("%s %s: %d lanes", since.UTC().Format("15:04:05.000"),
-				cmp.Or(c.groups[c.hosts[i]], "every function"), c.countLanes(c.hosts[i])))
+			unattended = append(unattended,
+				fmt.Sprintf("%s %s: %d lanes", since.UTC().Format("15:04:05.000"),
+					cmp.Or(c.groups[c.hosts[i]], "every function"), c.countLanes(c.hosts[i])))
 			unattended = unattended[max(0, len(unattended)-20):]
 		}
+
 		return time.Since(since) >= attendedFor
 	})
 }
@@ -380,9 +418,9 @@ var holderMetric = regexp.MustCompile(`(?m)^weir_lane_held_by_this_instance\{lan
 // scaledIn matches the log line that a host writes when it kills an idle handler.
 var scaledIn = regexp.MustCompile(`(?m)^\[(\S+)\] .* is scaled in\.`)
 
-// addIdleKills adds to c.killed the times at which a host killed an idle handler. A handler that a request has just
-// woken can hold a lane without an invocation. If the host kills this handler, the next holder is allowed to repeat a
-// write.
+// addIdleKills adds to c.killed the times at which a host killed an idle handler. A handler that a
+// request has just woken can hold a lane without an invocation. If the host kills this handler, the
+// next holder is allowed to repeat a write.
 func (c *chaosRun) addIdleKills() {
 	c.t.Helper()
 	for _, line := range scaledIn.FindAllStringSubmatch(c.output.String(), -1) {
@@ -399,14 +437,17 @@ func (c *chaosRun) compareRecords(accepted []postedMessage) {
 	c.t.Helper()
 	c.addIdleKills()
 	st := c.readStats()
-	if st.Writes-st.Repeats != len(accepted) || st.Duplicates != 0 || st.Overlaps != 0 || st.Inversions != 0 {
+	if st.Writes-st.Repeats != len(accepted) || st.Duplicates != 0 || st.Overlaps != 0 ||
+		st.Inversions != 0 {
 		c.t.Errorf("%d accepted, the CMS's record: %+v", len(accepted), st)
 	}
+
 	byLane, byID := map[int][]democms.Request{}, map[string][]democms.Request{}
 	for _, r := range c.readRequests() {
 		byLane[lane.Of(r.Path, chaosLanes)] = append(byLane[lane.Of(r.Path, chaosLanes)], r)
 		byID[r.ID] = append(byID[r.ID], r)
 	}
+
 	longest := time.Duration(0)
 	for number, requests := range byLane {
 		slices.SortFunc(requests, byStart)
@@ -417,16 +458,19 @@ func (c *chaosRun) compareRecords(accepted []postedMessage) {
 			longest = max(longest, r.StartedAt.Sub(requests[i].EndedAt))
 		}
 	}
+
 	repeats := 0
 	for _, requests := range byID {
 		slices.SortFunc(requests, byStart)
 		for i, r := range requests[1:] {
 			repeats++
 			if !c.wasKilledBetween(requests[i], r) {
-				c.t.Errorf("written twice, and no handler was killed in between: %+v, %+v", requests[i], r)
+				c.t.Errorf("written twice, and no handler was killed in between: %+v, %+v",
+					requests[i], r)
 			}
 		}
 	}
+
 	c.t.Logf("%d messages, %d writes came twice, %d handlers killed; the longest time in which a lane wrote nothing: "+
 		"%s",
 		len(accepted), repeats, len(c.killed), longest.Round(10*time.Millisecond))
@@ -436,9 +480,9 @@ func byStart(a, b democms.Request) int {
 	return cmp.Compare(a.StartedAt.UnixNano(), b.StartedAt.UnixNano())
 }
 
-// wasKilledBetween reports whether a handler was killed between the starts of two writes, and within uncommittedFor
-// after the first start. A kill up to a second before the first start counts, too, because the CMS can read a request
-// after its sender was killed.
+// wasKilledBetween reports whether a handler was killed between the starts of two writes, and
+// within uncommittedFor after the first start. A kill up to a second before the first start counts,
+// too, because the CMS can read a request after its sender was killed.
 func (c *chaosRun) wasKilledBetween(first, second democms.Request) bool {
 	const moment = time.Second
 	return slices.ContainsFunc(c.killed, func(at time.Time) bool {

@@ -23,31 +23,39 @@ type siteAPI struct {
 	// rejected returns a message that the contract accepts and the CMS does not.
 	rejected    func(slug string) string
 	hasCapitals bool // each slug begins with a capital letter
-	// losesUpdates is true if the CMS reads an item, changes some fields and saves all of them, without a lock. Then
-	// an edit by another program can bring back the version that it has read.
+	// losesUpdates is true if the CMS reads an item, changes some fields and saves all of them,
+	// without a lock. Then an edit by another program can bring back the version that it has read.
 	losesUpdates bool
 }
 
 // byMethodAt recognizes requests by their method and a part of their path.
 func byMethodAt(method, path string) func(*http.Request, []byte) bool {
-	return func(r *http.Request, _ []byte) bool { return r.Method == method && strings.Contains(r.URL.Path, path) }
+	return func(r *http.Request, _ []byte) bool {
+		return r.Method == method &&
+			strings.Contains(r.URL.Path, path)
+	}
 }
 
 var sites = map[string]siteAPI{
-	"apostrophe": {cmsAPI: cmsAPI{recipe: "apostrophe", isCreate: byMethodAt(http.MethodPost, "/article"),
+	"apostrophe": {cmsAPI: cmsAPI{recipe: "apostrophe",
+		isCreate: byMethodAt(http.MethodPost, "/article"),
 		isUpdate: byMethodAt(http.MethodPatch, "/article")}, rejected: withShortBody},
 	"directus": {cmsAPI: cmsAPI{recipe: "directus", isCreate: byMethod(http.MethodPost),
 		isUpdate: byMethod(http.MethodPatch)}, rejected: withLongSlug},
-	"ghost": {cmsAPI: cmsAPI{recipe: "ghost", isCreate: byMethod(http.MethodPost), isUpdate: byMethod(http.MethodPut)},
-		rejected: withLongTag},
+	"ghost": {cmsAPI: cmsAPI{recipe: "ghost", isCreate: byMethod(http.MethodPost),
+		isUpdate: byMethod(http.MethodPut)}, rejected: withLongTag},
 	"keystone": {cmsAPI: cmsAPI{recipe: "keystone", isCreate: byCall("createArticle"),
 		isUpdate: byCall("updateArticle")}, rejected: withLongSlug},
-	"mediawiki": {cmsAPI: cmsAPI{recipe: "mediawiki", isCreate: byCall("createonly=1"), isUpdate: byCall("nocreate=1"),
-		article: realcms.PageOf}, rejected: inOtherNamespace, hasCapitals: true},
-	"payload": {cmsAPI: cmsAPI{recipe: "payload", isCreate: byMethodAt(http.MethodPost, "/articles"),
-		isUpdate: byMethodAt(http.MethodPatch, "/articles")}, rejected: withLongTitle, losesUpdates: true},
+	"mediawiki": {cmsAPI: cmsAPI{recipe: "mediawiki", isCreate: byCall("createonly=1"),
+		isUpdate: byCall("nocreate=1"),
+		article:  realcms.PageOf}, rejected: inOtherNamespace, hasCapitals: true},
+	"payload": {cmsAPI: cmsAPI{recipe: "payload",
+		isCreate: byMethodAt(http.MethodPost, "/articles"),
+		isUpdate: byMethodAt(http.MethodPatch, "/articles")}, rejected: withLongTitle,
+		losesUpdates: true},
 	"strapi-locales": {cmsAPI: cmsAPI{recipe: "strapi-locales", isCreate: byMethod(http.MethodPost),
-		isUpdate: byMethod(http.MethodPut), article: realcms.LocalizedArticleOf}, rejected: withLongLocalizedTitle},
+		isUpdate: byMethod(http.MethodPut), article: realcms.LocalizedArticleOf},
+		rejected: withLongLocalizedTitle},
 	"strapi-mariadb": {cmsAPI: cmsAPI{recipe: "strapi", isCreate: byMethod(http.MethodPost),
 		isUpdate: byMethod(http.MethodPut)}, rejected: withLongTitle},
 	"strapi-postgres": {cmsAPI: cmsAPI{recipe: "strapi", isCreate: byMethod(http.MethodPost),
@@ -55,7 +63,8 @@ var sites = map[string]siteAPI{
 }
 
 func withLongTitle(slug string) string {
-	return strings.Replace(realcms.ArticleOf(slug, 1), "<title>", "<title>"+strings.Repeat("long ", 30), 1)
+	return strings.Replace(realcms.ArticleOf(slug, 1), "<title>",
+		"<title>"+strings.Repeat("long ", 30), 1)
 }
 
 func withLongLocalizedTitle(slug string) string {
@@ -63,7 +72,8 @@ func withLongLocalizedTitle(slug string) string {
 }
 
 func withLongSlug(slug string) string {
-	return strings.Replace(realcms.ArticleOf(slug, 1), `" version`, strings.Repeat("-long", 60)+`" version`, 1)
+	return strings.Replace(realcms.ArticleOf(slug, 1), `" version`,
+		strings.Repeat("-long", 60)+`" version`, 1)
 }
 
 func withShortBody(slug string) string {
@@ -102,12 +112,14 @@ var scenarios = []struct {
 	{"OtherWriter", testOtherWriter},
 }
 
-// TestCMS runs each CMS that the variable CMS names, or all of them, with Weir and the shipped recipe.
+// TestCMS runs each CMS that the variable CMS names, or all of them, with Weir and the shipped
+// recipe.
 func TestCMS(t *testing.T) {
 	names := strings.Fields(os.Getenv("CMS"))
 	if len(names) == 0 {
 		names = realcms.SiteNames()
 	}
+
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) { testSite(t, name) })
 	}
@@ -118,6 +130,7 @@ func testSite(t *testing.T, name string) {
 	if !isKnown {
 		t.Fatalf("no CMS has the name %q: want one of %v", name, realcms.SiteNames())
 	}
+
 	output, began := &processLogs{}, time.Now()
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -125,20 +138,24 @@ func testSite(t *testing.T, name string) {
 			t.Logf("the end of the CMS's log:\n%s", text[max(0, len(text)-6000):])
 		}
 	})
+
 	site, err := realcms.StartSite(t.Context(), name, output)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := site.Stop(); err != nil {
 			t.Error(err)
 		}
 	})
+
 	t.Logf("%s is ready after %s", name, time.Since(began).Round(time.Second))
 
 	for _, scenario := range scenarios {
 		t.Run(scenario.name, func(t *testing.T) {
-			if err := site.Start(t.Context()); err != nil { // a failed scenario can have left it killed
+			// a failed scenario can have left it killed
+			if err := site.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			scenario.run(t, siteTest{name, api, site})
@@ -154,24 +171,30 @@ func (s siteTest) prefix(name string) string {
 	return name
 }
 
-// newRun starts a Weir with four lanes, and short pauses, so that the test does not wait long for a lane that looks
-// again.
-func (s siteTest) newRun(t *testing.T, prefix string, versions, instances int, settings ...string) *cmsRun {
+// newRun starts a Weir with four lanes, and short pauses, so that the test does not wait long for a
+// lane that looks again.
+func (s siteTest) newRun(t *testing.T, prefix string, versions, instances int,
+	settings ...string) *cmsRun {
 	t.Helper()
 	race := realcms.Race{Prefix: s.prefix(prefix), Slugs: 20, Versions: versions, Clients: 16}
 	w := newIdleRun(t, s.api.cmsAPI, race)
-	if !strings.Contains(readFile(t, filepath.Join("..", "..", "recipes", s.api.recipe, "weir.yaml")), "\nlanes:") {
-		settings = append([]string{"delivery:\n", "lanes: 4\ndelivery:\n  backoff: { min: 500ms, max: 5s }\n"},
-			settings...)
+
+	if !strings.Contains(readFile(t,
+		filepath.Join("..", "..", "recipes", s.api.recipe, "weir.yaml")), "\nlanes:") {
+		settings = append([]string{"delivery:\n",
+			"lanes: 4\ndelivery:\n  backoff: { min: 500ms, max: 5s }\n"}, settings...)
 	}
+
 	w.startWeir(s.site, s.site.URL, s.site.Variables, instances, settings...)
+
 	return w
 }
 
 // settleLimit is the time within which all messages of a scenario are final after its last fault.
 const settleLimit = 4 * time.Minute
 
-// finish waits until all messages are final, and checks the items of the CMS. back is when the fault ended.
+// finish waits until all messages are final, and checks the items of the CMS. back is when the
+// fault ended.
 func (w *cmsRun) finish(sent <-chan []error, back time.Time) {
 	w.t.Helper()
 	w.awaitPosted(sent)
@@ -180,21 +203,24 @@ func (w *cmsRun) finish(sent <-chan []error, back time.Time) {
 	w.checkPosts()
 }
 
-// startPacedRace is startRace with an interval between two posts, so that the posts do not end before a fault begins.
+// startPacedRace is startRace with an interval between two posts, so that the posts do not end
+// before a fault begins.
 func (w *cmsRun) startPacedRace(interval time.Duration) <-chan []error {
 	ticker := time.NewTicker(interval)
 	w.t.Cleanup(ticker.Stop)
 	sent := make(chan []error, 1)
 	go func() {
-		sent <- w.race.Run(w.t.Context(), func(ctx context.Context, slug string, version int) error {
-			select {
-			case <-ticker.C:
-				return w.postUntilAccepted(ctx, slug, version)
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		})
+		sent <- w.race.Run(w.t.Context(),
+			func(ctx context.Context, slug string, version int) error {
+				select {
+				case <-ticker.C:
+					return w.postUntilAccepted(ctx, slug, version)
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			})
 	}()
+
 	return sent
 }
 
@@ -234,10 +260,12 @@ func testCMSKilled(t *testing.T, s siteTest) {
 	if err := s.site.StopWeb(); err != nil {
 		t.Fatal(err)
 	}
+
 	w.letPass(10 * time.Second)
 	if err := s.site.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	w.finish(sent, time.Now())
 }
 
@@ -248,15 +276,17 @@ func testDatabaseKilled(t *testing.T, s siteTest) {
 	if err := s.site.KillDatabase(); err != nil {
 		t.Fatal(err)
 	}
+
 	w.letPass(15 * time.Second)
 	if err := s.site.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	w.finish(sent, time.Now())
 }
 
-// testDatabaseKilledQuiet has two messages wait while the database is away. That is too few for Weir to take their
-// failures for an outage of the CMS.
+// testDatabaseKilledQuiet has two messages wait while the database is away. That is too few for
+// Weir to take their failures for an outage of the CMS.
 func testDatabaseKilledQuiet(t *testing.T, s siteTest) {
 	w := s.newRun(t, "quiet", 2, 1)
 	w.race.Slugs = 2
@@ -267,29 +297,35 @@ func testDatabaseKilledQuiet(t *testing.T, s siteTest) {
 			}
 		}
 	}
+
 	post(1)
 	w.awaitFinal(settleLimit, nil)
 	if err := s.site.KillDatabase(); err != nil {
 		t.Fatal(err)
 	}
+
 	post(2)
 	w.letPass(20 * time.Second)
 	if err := s.site.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	back := time.Now()
 	w.awaitFinal(settleLimit, nil)
-	t.Logf("both messages are final %s after the database was back", time.Since(back).Round(time.Second))
+	t.Logf("both messages are final %s after the database was back",
+		time.Since(back).Round(time.Second))
 	w.checkPosts()
 }
 
-// testPages has a web server before the CMS answer by pages of HTML: for three seconds to all requests, and for three
-// more to writes alone.
+// testPages has a web server before the CMS answer by pages of HTML: for three seconds to all
+// requests, and for three more to writes alone.
 func testPages(t *testing.T, s siteTest) {
 	w := s.newRun(t, "pages", 20, 1)
 	sent := w.startPacedRace(100 * time.Millisecond)
 	w.awaitWrites(5)
-	for _, status := range []int{http.StatusNotFound, http.StatusForbidden, http.StatusRequestEntityTooLarge,
+
+	for _, status := range []int{http.StatusNotFound, http.StatusForbidden,
+		http.StatusRequestEntityTooLarge,
 		http.StatusTooManyRequests, http.StatusServiceUnavailable} {
 		for _, onlyWrites := range []bool{false, true} {
 			before := w.pages.Load()
@@ -299,6 +335,7 @@ func testPages(t *testing.T, s siteTest) {
 				}
 				return realcms.Fault{Page: status}
 			})
+
 			w.letPass(3 * time.Second)
 			w.awaitOrShowLanes("Weir meets a page", time.Now().Add(settleLimit),
 				func() bool { return w.pages.Load() > before })
@@ -306,6 +343,7 @@ func testPages(t *testing.T, s siteTest) {
 			w.letPass(time.Second)
 		}
 	}
+
 	w.finish(sent, time.Now())
 }
 
@@ -313,34 +351,39 @@ func testPages(t *testing.T, s siteTest) {
 func testTokenEnds(t *testing.T, s siteTest) {
 	w := s.newRun(t, "token", 20, 1)
 	sent := w.startPacedRace(50 * time.Millisecond)
+
 	for range 2 {
 		w.awaitWrites(5)
 		if err := s.site.EndToken(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+
 		w.letPass(6 * time.Second)
 		if err := s.site.RenewToken(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	w.finish(sent, time.Now())
 }
 
-// testRejected posts three messages that the CMS rejects among good ones. Only these are dead, and none of them leaves
-// an item.
+// testRejected posts three messages that the CMS rejects among good ones. Only these are dead, and
+// none of them leaves an item.
 func testRejected(t *testing.T, s siteTest) {
 	w := s.newRun(t, "good", 5, 1)
 	sent := w.startPacedRace(50 * time.Millisecond)
 	rejected := map[string]bool{}
 	for n := range 3 {
 		w.awaitWrites(2)
-		id, err := w.postBodyUntilAccepted(t.Context(), s.api.rejected(fmt.Sprintf("%s-%d", s.prefix("bad"), n)),
-			fmt.Sprintf("bad-%d", n))
+		id, err := w.postBodyUntilAccepted(t.Context(),
+			s.api.rejected(fmt.Sprintf("%s-%d", s.prefix("bad"), n)), fmt.Sprintf("bad-%d", n))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		rejected[id] = true
 	}
+
 	w.awaitPosted(sent)
 	w.awaitFinal(settleLimit, rejected)
 	w.checkPosts()
@@ -348,6 +391,7 @@ func testRejected(t *testing.T, s siteTest) {
 	if err != nil || len(posts) > 0 {
 		t.Errorf("rejected messages: got the items %+v, error %v, want none", posts, err)
 	}
+
 	for id := range rejected {
 		if m := getJSON[postedMessage](w.system, w.weir+"/api/messages/"+id); m.LastError == "" {
 			t.Errorf("got %+v, want a reason", m)
@@ -358,10 +402,12 @@ func testRejected(t *testing.T, s siteTest) {
 }
 
 // hostileKeys are keys that a CMS can take for one another, in the order in which they are sent.
-var hostileKeys = []string{"x0", "x", "X", "x\u0301", "cafe", "Cafe", "caf\u00e9", "a", "b", "a b", "a,b", "a-b"}
+var hostileKeys = []string{"x0", "x", "X", "x\u0301", "cafe", "Cafe", "caf\u00e9", "a", "b", "a b",
+	"a,b", "a-b"}
 
-// testHostileKeys posts two versions of each hostile key, and then deletes the keys that the CMS rejected. Each
-// delivered key has an item of its own, and a rejected key has changed the item of no other.
+// testHostileKeys posts two versions of each hostile key, and then deletes the keys that the CMS
+// rejected. Each delivered key has an item of its own, and a rejected key has changed the item of
+// no other.
 func testHostileKeys(t *testing.T, s siteTest) {
 	w := s.newRun(t, "hostile", 2, 1)
 	stages := map[string]string{}
@@ -373,6 +419,7 @@ func testHostileKeys(t *testing.T, s siteTest) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			w.awaitOrShowLanes(slug+" is final", time.Now().Add(time.Minute), func() bool {
 				m := getJSON[postedMessage](w.system, w.weir+"/api/messages/"+id)
 				if m.Stage == "dead" {
@@ -383,22 +430,27 @@ func testHostileKeys(t *testing.T, s siteTest) {
 			})
 		}
 	}
+
 	s.checkHostile(t, stages)
 
 	for n, key := range hostileKeys {
 		if stages[key] != "dead" {
 			continue
 		}
+
 		body := s.deleteOf(s.prefix("hostile-") + key)
 		id, err := w.postBodyUntilAccepted(t.Context(), body, fmt.Sprintf("delete-%d", n))
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.awaitOrShowLanes("the delete of "+key+" is final", time.Now().Add(time.Minute), func() bool {
-			stage := getJSON[postedMessage](w.system, w.weir+"/api/messages/"+id).Stage
-			return stage == "delivered" || stage == "dead"
-		})
+
+		w.awaitOrShowLanes("the delete of "+key+" is final", time.Now().Add(time.Minute),
+			func() bool {
+				stage := getJSON[postedMessage](w.system, w.weir+"/api/messages/"+id).Stage
+				return stage == "delivered" || stage == "dead"
+			})
 	}
+
 	s.checkHostile(t, stages)
 }
 
@@ -412,32 +464,39 @@ func (s siteTest) deleteOf(slug string) string {
 	return `<delete slug="` + slug + `"/>`
 }
 
-// checkHostile checks that each delivered key has exactly one item, that this item has the key's title of version 2,
-// and that there is no other item.
+// checkHostile checks that each delivered key has exactly one item, that this item has the key's
+// title of version 2, and that there is no other item.
 func (s siteTest) checkHostile(t *testing.T, stages map[string]string) {
 	t.Helper()
 	posts, err := s.site.Posts(t.Context(), s.prefix("hostile-"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	titles := map[string][]string{}
 	for _, p := range posts {
 		titles[p.Slug] = append(titles[p.Slug], p.Title)
 	}
+
 	for key, stage := range stages {
 		slug := s.prefix("hostile-") + key
 		var want []string
 		if stage == "delivered" {
 			want = []string{realcms.TitleOf(slug, 2)}
 		}
+
 		if !slices.Equal(titles[slug], want) {
-			t.Errorf("the key %q is %s: got items with the titles %q, want %q", key, stage, titles[slug], want)
+			t.Errorf("the key %q is %s: got items with the titles %q, want %q", key, stage,
+				titles[slug], want)
 		}
+
 		delete(titles, slug)
 	}
+
 	if len(titles) > 0 {
 		t.Errorf("got items of no key: %q", titles)
 	}
+
 	for _, key := range []string{"x", "x0", "a", "b"} {
 		if stages[key] != "delivered" {
 			t.Errorf("the plain key %q is %s, want it delivered", key, stages[key])
@@ -464,12 +523,14 @@ func testOtherWriter(t *testing.T, s siteTest) {
 			}
 		}
 	}()
+
 	sent := w.startPacedRace(50 * time.Millisecond)
 	w.awaitPosted(sent)
 	w.awaitFinal(settleLimit, nil)
 	cancel()
 	<-ended
-	t.Logf("the other program made %d edits; %d failed, the last: %v", edits.Load(), failures.Load(), last.Load())
+	t.Logf("the other program made %d edits; %d failed, the last: %v", edits.Load(),
+		failures.Load(), last.Load())
 	if edits.Load() == 0 {
 		t.Errorf("the other program made no edit: %v", last.Load())
 	}
@@ -478,6 +539,7 @@ func testOtherWriter(t *testing.T, s siteTest) {
 		w.postNextVersion()
 		w.awaitFinal(settleLimit, nil)
 	}
+
 	w.checkPosts()
 }
 

@@ -27,15 +27,16 @@ type laneBalance struct {
 	Accepted, Delivered, Dead, Cancelled, Superseded, Discarded, Waiting int64
 }
 
-// The CMS rejects 500 messages with a forbidden field, and then is unavailable for a while. The operator finds the
-// group of dead messages, corrects one message, and replays the others at a limited rate. Other messages arrive
-// meanwhile. The CMS gets no message twice or out of order, and the counters balance at all times.
+// The CMS rejects 500 messages with a forbidden field, and then is unavailable for a while. The
+// operator finds the group of dead messages, corrects one message, and replays the others at a
+// limited rate. Other messages arrive meanwhile. The CMS gets no message twice or out of order, and
+// the counters balance at all times.
 func TestIncident(t *testing.T) {
 	newSystem(t, 2, incidentSettings...).runIncident()
 }
 
-// TestIncident_OnFlex runs the same test with separate instances for each group of functions. The host ends instances
-// that have had no invocation for five seconds.
+// TestIncident_OnFlex runs the same test with separate instances for each group of functions. The
+// host ends instances that have had no invocation for five seconds.
 func TestIncident_OnFlex(t *testing.T) {
 	s := newSystemUnder(t, nil, onFlex(5*time.Second), incidentSettings...)
 	s.runIncident()
@@ -62,15 +63,17 @@ func (s *system) runIncident() {
 	s.awaitStages(bad, "dead", 2*time.Minute)
 
 	s.setFaults(`{"down":true}`)
-	s.awaitCondition("the CMS is found to be away", time.Minute, func() bool { return s.pausedBy() == "cms" })
+	s.awaitCondition("the CMS is found to be away", time.Minute,
+		func() bool { return s.pausedBy() == "cms" })
 	s.setFaults(`{"rejectText":"forbidden-field"}`)
 
 	found := s.readCluster()
 	if found.Count != keys*each || found.Keys != keys || found.CMSStatus != http.StatusBadRequest ||
 		found.Contract != "article" {
-		t.Fatalf("the cluster: %+v, want Count %v, Keys %v, CMSStatus 400 and Contract article", found, keys*each,
-			keys)
+		t.Fatalf("the cluster: %+v, want Count %v, Keys %v, CMSStatus 400 and Contract article",
+			found, keys*each, keys)
 	}
+
 	edited := s.editMessage(bad[0])
 	s.awaitStages([]postedMessage{edited}, "delivered", time.Minute)
 
@@ -80,44 +83,54 @@ func (s *system) runIncident() {
 	s.awaitStages(newer, "delivered", time.Minute)
 
 	done := s.replayAll(found.Fingerprint, keys*each-1)
-	wantRefused := overtaken*each - 1 // the operator has already corrected one of these dead messages
+
+	// the operator has already corrected one of these dead messages
+	wantRefused := overtaken*each - 1
 	if done.State != "done" || done.Matched != keys*each-1 || done.Refused != wantRefused ||
 		done.Delivered != keys*each-1-wantRefused || done.DeadAgain != 0 {
 		t.Errorf("the replay: %+v, want State done, Matched %v, Refused %v, Delivered %v and DeadAgain 0", done,
 			keys*each-1, wantRefused, keys*each-1-wantRefused)
 	}
+
 	stop()
 	background.Wait()
 	s.awaitStages(*traffic, "delivered", time.Minute)
 	st := s.checkRecord()
-	if want := keys*each - wantRefused + overtaken + len(*traffic); st.Writes != want || st.Repeats != 0 {
+	if want := keys*each - wantRefused + overtaken + len(*traffic); st.Writes != want ||
+		st.Repeats != 0 {
 		t.Errorf("%d writes were due: %+v, want Writes %v and Repeats 0", want, st, want)
 	}
+
 	s.checkKeyOrder()
 	s.checkHistory(*traffic)
 }
 
-// startTraffic posts up to five messages per second until ctx ends. Their keys are /other/0 to /other/6. The caller
-// must not read the result before wg.Wait returns.
+// startTraffic posts up to five messages per second until ctx ends. Their keys are /other/0 to
+// /other/6. The caller must not read the result before wg.Wait returns.
 func (s *system) startTraffic(ctx context.Context, wg *sync.WaitGroup) *[]postedMessage {
 	var posted []postedMessage
 	wg.Go(func() {
 		ticker := time.NewTicker(200 * time.Millisecond)
 		defer ticker.Stop()
+
 		for version := 1; ; version++ {
 			select {
 			case <-ctx.Done():
 				return
 			case <-ticker.C:
 			}
-			m, err := s.postUntilAccepted(context.WithoutCancel(ctx), fmt.Sprintf("/other/%d", version%7), version)
+
+			m, err := s.postUntilAccepted(context.WithoutCancel(ctx),
+				fmt.Sprintf("/other/%d", version%7), version)
 			if err != nil {
 				s.t.Error(err)
 				return
 			}
+
 			posted = append(posted, m)
 		}
 	})
+
 	return &posted
 }
 
@@ -126,14 +139,17 @@ func (s *system) watchBalance(ctx context.Context, wg *sync.WaitGroup) {
 	wg.Go(func() {
 		looked := 0
 		for ctx.Err() == nil {
-			if s.readBalance().Accepted > 0 { // after a failed request all counts are zero, and would balance
+			// after a failed request all counts are zero, and would balance
+			if s.readBalance().Accepted > 0 {
 				looked++
 			}
+
 			select {
 			case <-ctx.Done():
 			case <-time.After(100 * time.Millisecond):
 			}
 		}
+
 		if looked < 10 {
 			s.t.Errorf("the books were looked at %d times only", looked)
 		}
@@ -152,6 +168,7 @@ func (s *system) readBalance() laneBalance {
 			s.t.Errorf("the books do not balance: %+v", b)
 		}
 	}
+
 	return all.Totals
 }
 
@@ -165,12 +182,14 @@ func callAPI[T any](s *system, method, path, contentType, body string, want int)
 	if path == "/api/messages" {
 		key = rand.Text()
 	}
+
 	status, text := s.callOnce(method, path, contentType, body, key)
 	for limit := time.Now().Add(slowdown * time.Minute); status == http.StatusServiceUnavailable &&
 		time.Now().Before(limit); {
 		<-time.After(time.Second)
 		status, text = s.callOnce(method, path, contentType, body, key)
 	}
+
 	if status != want {
 		s.t.Fatalf("%s %s: got %d %s, want status %d", method, path, status, text, want)
 	}
@@ -179,23 +198,27 @@ func callAPI[T any](s *system, method, path, contentType, body string, want int)
 	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&v); err != nil {
 		s.t.Fatalf("%s %s: decode the answer: %v", method, path, err)
 	}
+
 	return v
 }
 
-// callOnce sends a request to Weir, and returns the status and body of the answer. If key is "", the
-// request has no Idempotency-Key.
+// callOnce sends a request to Weir, and returns the status and body of the answer. If key is "",
+// the request has no Idempotency-Key.
 func (s *system) callOnce(method, path, contentType, body, key string) (status int, answer []byte) {
 	s.t.Helper()
 	req, err := http.NewRequest(method, s.weir+path, strings.NewReader(body))
 	if err != nil {
 		s.t.Fatal(err)
 	}
+
 	if contentType != "" {
 		req.Header.Set("Content-Type", contentType)
 	}
+
 	if key != "" {
 		req.Header.Set("Idempotency-Key", key)
 	}
+
 	resp, err := s.sendRequest(req)
 	if err != nil {
 		s.t.Fatal(err)
@@ -222,12 +245,15 @@ func (s *system) postBad(keys, each int) []postedMessage {
 	for k := range keys {
 		wg.Go(func() {
 			for v := range each {
-				all[k] = append(all[k], callAPI[postedMessage](s, http.MethodPost, "/api/messages", "application/xml",
-					badArticle(fmt.Sprintf("/bad/%d", k), v+1), http.StatusAccepted))
+				all[k] = append(all[k],
+					callAPI[postedMessage](s, http.MethodPost, "/api/messages", "application/xml",
+						badArticle(fmt.Sprintf("/bad/%d", k), v+1), http.StatusAccepted))
 			}
 		})
 	}
+
 	wg.Wait()
+
 	return slices.Concat(all...)
 }
 
@@ -237,7 +263,8 @@ func (s *system) pausedBy() string {
 	return getJSON[struct{ PausedBy string }](s, s.weir+"/api/lanes/0").PausedBy
 }
 
-// readCluster returns the only error of GET /api/errors. If there is not exactly one, the test fails.
+// readCluster returns the only error of GET /api/errors. If there is not exactly one, the test
+// fails.
 func (s *system) readCluster() errorCluster {
 	s.t.Helper()
 	all := getJSON[struct{ Errors []errorCluster }](s, s.weir+"/api/errors").Errors
@@ -247,22 +274,25 @@ func (s *system) readCluster() errorCluster {
 	return all[0]
 }
 
-// editMessage edits the dead message m of the key /bad/0. Weir refuses the first body, which is invalid, and accepts
-// the second.
+// editMessage edits the dead message m of the key /bad/0. Weir refuses the first body, which is
+// invalid, and accepts the second.
 func (s *system) editMessage(m postedMessage) postedMessage {
 	s.t.Helper()
 	path := "/api/messages/" + m.ID + "/edit?note=without+the+field"
-	refused := callAPI[struct{ Problems []struct{ Message string } }](s, http.MethodPost, path, "application/xml",
+	refused := callAPI[struct{ Problems []struct{ Message string } }](s, http.MethodPost, path,
+		"application/xml",
 		`<article path="/bad/0" version="1"></article>`, http.StatusUnprocessableEntity)
 	if len(refused.Problems) == 0 {
 		s.t.Error("a body without title was refused without a reason")
 	}
+
 	return callAPI[postedMessage](s, http.MethodPost, path, "application/xml",
-		`<article path="/bad/0" version="1"><title>Version 1, mended</title></article>`, http.StatusAccepted)
+		`<article path="/bad/0" version="1"><title>Version 1, mended</title></article>`,
+		http.StatusAccepted)
 }
 
-// postNewer posts a newer version to some keys with dead messages. It excludes these keys from checkHistory,
-// because checkHistory does not know replays.
+// postNewer posts a newer version to some keys with dead messages. It excludes these keys from
+// checkHistory, because checkHistory does not know replays.
 func (s *system) postNewer(keys, version int) []postedMessage {
 	s.t.Helper()
 	var newer []postedMessage
@@ -274,11 +304,12 @@ func (s *system) postNewer(keys, version int) []postedMessage {
 		s.history.Exclude(m.Key, "its dead are replayed")
 		newer = append(newer, m)
 	}
+
 	return newer
 }
 
-// replayAll replays all dead messages with a fingerprint, and checks the rate of the replay. It first makes a dry run.
-// The dry run must count "want" messages.
+// replayAll replays all dead messages with a fingerprint, and checks the rate of the replay. It
+// first makes a dry run. The dry run must count "want" messages.
 func (s *system) replayAll(fingerprint string, want int) replayJob {
 	s.t.Helper()
 	body := fmt.Sprintf(`{"filter":{"fingerprint":%q},"ratePerMinute":3000`, fingerprint)
@@ -286,15 +317,18 @@ func (s *system) replayAll(fingerprint string, want int) replayJob {
 		body+`,"dryRun":true}`, http.StatusOK); dry.Count != want {
 		s.t.Errorf("the dry run: %+v, want Count %v", dry, want)
 	}
+
 	began := time.Now()
 	j := s.startReplay(body + `}`)
 	s.awaitCondition("the replay ends", 2*time.Minute, func() bool {
 		j = getJSON[replayJob](s, s.weir+"/api/replays/"+j.ID)
 		return j.State != "running"
 	})
+
 	if least := time.Duration(j.Replayed-1) * time.Minute / 3000; time.Since(began) < least*9/10 {
 		s.t.Errorf("%d messages in %s are more than 3000 a minute", j.Replayed, time.Since(began))
 	}
+
 	return j
 }
 
@@ -317,14 +351,16 @@ func (s *system) startReplay(body string) (started replayJob) {
 			}
 			return len(list) > 0
 		}
+
 		s.t.Fatalf("POST /api/replays: got %d %v, want 202", status, said)
 		return false
 	})
+
 	return started
 }
 
-// checkKeyOrder checks the successful writes in the CMS's record. Each write must have a higher version than all
-// earlier writes of its key.
+// checkKeyOrder checks the successful writes in the CMS's record. Each write must have a higher
+// version than all earlier writes of its key.
 func (s *system) checkKeyOrder() {
 	s.t.Helper()
 	last := map[string]int{}
@@ -332,10 +368,12 @@ func (s *system) checkKeyOrder() {
 		if r.Status >= http.StatusBadRequest || r.Status <= 0 {
 			continue
 		}
+
 		if r.Version <= last[r.Path] {
-			s.t.Errorf("%s: version %d was written after %d, want more than %v", r.Path, r.Version, last[r.Path],
-				last[r.Path])
+			s.t.Errorf("%s: version %d was written after %d, want more than %v", r.Path, r.Version,
+				last[r.Path], last[r.Path])
 		}
+
 		last[r.Path] = r.Version
 	}
 }

@@ -10,10 +10,11 @@ import (
 	"time"
 )
 
-// onFlex returns the flags of a host that runs each group of functions on separate instances, as Flex Consumption does.
-// The host kills an instance that has had no invocation for idleKill.
+// onFlex returns the flags of a host that runs each group of functions on separate instances, as
+// Flex Consumption does. The host kills an instance that has had no invocation for idleKill.
 func onFlex(idleKill time.Duration) []string {
-	return []string{"--instances", "http=2,process=1,poison=1,sweep=1", "--idle-kill", idleKill.String()}
+	return []string{"--instances", "http=2,process=1,poison=1,sweep=1", "--idle-kill",
+		idleKill.String()}
 }
 
 func TestHandlerKilled_NothingIsLost(t *testing.T) { inEachMode(t, testHandlerKilledNothingIsLost) }
@@ -23,12 +24,13 @@ func testHandlerKilledNothingIsLost(t *testing.T) {
 	s.runWithKills(s.killNext)
 }
 
-// TestHandlerKilled_OnFlex kills the holder of the lane, whatever group of functions the holder runs. The host also
-// kills idle instances. Requests to Weir would keep the HTTP instances busy, so the test follows the progress in the
-// CMS's record.
+// TestHandlerKilled_OnFlex kills the holder of the lane, whatever group of functions the holder
+// runs. The host also kills idle instances. Requests to Weir would keep the HTTP instances busy, so
+// the test follows the progress in the CMS's record.
 func TestHandlerKilled_OnFlex(t *testing.T) {
 	s := newSystemUnder(t, nil, onFlex(3*time.Second), "lease: 30s", "lease: 15s")
 	s.runWithKills(func(int) { s.killHolder() })
+
 	for _, want := range []string{"Instance 1 had no invocation", "Instance 2 had no invocation"} {
 		if !strings.Contains(s.output.String(), want) {
 			t.Errorf("the host did not log %q; want the host to end this HTTP instance while it is idle", want)
@@ -36,22 +38,27 @@ func TestHandlerKilled_OnFlex(t *testing.T) {
 	}
 }
 
-// runWithKills posts a burst of messages, and calls kill three times meanwhile. The CMS must get each acknowledged
-// message, in order per key and one at a time. The counters must balance.
+// runWithKills posts a burst of messages, and calls kill three times meanwhile. The CMS must get
+// each acknowledged message, in order per key and one at a time. The counters must balance.
 func (s *system) runWithKills(kill func(turn int)) {
 	s.t.Helper()
 	posted := make(chan []postedMessage, 1)
 	go func() { posted <- s.postBurst(s.t.Context(), 10, 40) }()
+
 	for turn := range 3 {
 		before := s.readStats().Writes
-		s.awaitCondition("the lane moves", time.Minute, func() bool { return s.readStats().Writes >= before+20 })
+		s.awaitCondition("the lane moves", time.Minute,
+			func() bool { return s.readStats().Writes >= before+20 })
 		kill(turn)
 		killed, at := s.readStats().Writes, time.Now()
-		// Another process takes the lane after at most 18 s: lease (15 s), settle time (2 s) and 1 s. A busy machine
-		// needs longer.
-		s.awaitCondition("the lane moves again", time.Minute, func() bool { return s.readStats().Writes > killed+1 })
+
+		// Another process takes the lane after at most 18 s: lease (15 s), settle time (2 s) and 1
+		// s. A busy machine needs longer.
+		s.awaitCondition("the lane moves again", time.Minute,
+			func() bool { return s.readStats().Writes > killed+1 })
 		s.t.Logf("moved again after %s", time.Since(at).Round(10*time.Millisecond))
 	}
+
 	accepted := <-posted
 	s.awaitCondition("all is written", 2*time.Minute,
 		func() bool { st := s.readStats(); return st.Writes-st.Repeats >= len(accepted) })
@@ -61,14 +68,17 @@ func (s *system) runWithKills(kill func(turn int)) {
 	for _, m := range accepted {
 		known[m.ID] = true
 	}
+
 	for _, r := range s.readRequests() {
 		if !known[r.ID] {
 			s.t.Errorf("got the write %+v, want the Idempotency-Key of an accepted message", r)
 		}
 	}
+
 	if len(accepted) != 400 || st.Writes-st.Repeats != 400 {
 		s.t.Errorf("%d accepted, %+v; want 400 and as many writes", len(accepted), st)
 	}
+
 	s.t.Logf("%d writes came twice", st.Repeats)
 	s.readBalance()
 	s.checkHistory(accepted)
@@ -82,8 +92,8 @@ type instanceStatus struct {
 	Group, State                   string
 }
 
-// killNext kills the handler of one instance, which the parameter turn selects. Consecutive values of turn select one
-// instance after the other. The test does not know which handler holds the lane.
+// killNext kills the handler of one instance, which the parameter turn selects. Consecutive values
+// of turn select one instance after the other. The test does not know which handler holds the lane.
 func (s *system) killNext(turn int) {
 	s.t.Helper()
 	s.hasKilled.Store(true)
@@ -94,7 +104,8 @@ func (s *system) killNext(turn int) {
 	})
 }
 
-// killHolder kills the holder of lane 0. If the handler ends before the kill, killHolder waits for the next holder.
+// killHolder kills the holder of lane 0. If the handler ends before the kill, killHolder waits for
+// the next holder.
 func (s *system) killHolder() {
 	s.t.Helper()
 	s.hasKilled.Store(true)
@@ -109,10 +120,11 @@ func (s *system) killHolder() {
 	})
 }
 
-// holdsLane reports whether the metrics of the handler say that it holds the lane. If the handler does not answer,
-// holdsLane returns false.
+// holdsLane reports whether the metrics of the handler say that it holds the lane. If the handler
+// does not answer, holdsLane returns false.
 func (i instanceStatus) holdsLane(lane int) bool {
-	return strings.Contains(i.readMetrics(), fmt.Sprintf("weir_lane_held_by_this_instance{lane=\"%d\"} 1\n", lane))
+	return strings.Contains(i.readMetrics(),
+		fmt.Sprintf("weir_lane_held_by_this_instance{lane=\"%d\"} 1\n", lane))
 }
 
 // readMetrics returns the metrics of the handler, or "" if the handler does not answer.
@@ -126,5 +138,6 @@ func (i instanceStatus) readMetrics() string {
 	if err != nil {
 		return ""
 	}
+
 	return string(text)
 }

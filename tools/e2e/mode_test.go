@@ -18,12 +18,13 @@ import (
 	"weir/tools/funchost/host"
 )
 
-// modeEnv names the environment variable with the host's mode for tests that do not use inEachMode. If the variable is
-// not set, the host proxies requests.
+// modeEnv names the environment variable with the host's mode for tests that do not use inEachMode.
+// If the variable is not set, the host proxies requests.
 const modeEnv = "E2E_HTTP"
 
-// inEachMode runs a test under a host that forwards requests and under a host that proxies them (see host.Mode). Most
-// tests of delivery run in one mode, because delivery does not depend on the mode.
+// inEachMode runs a test under a host that forwards requests and under a host that proxies them
+// (see host.Mode). Most tests of delivery run in one mode, because delivery does not depend on the
+// mode.
 func inEachMode(t *testing.T, test func(*testing.T)) {
 	t.Parallel() // so that the subtests run in parallel with all other tests
 	for _, mode := range []host.Mode{host.Forwarding, host.Proxying} {
@@ -37,16 +38,20 @@ func modeOf(t *testing.T) host.Mode {
 	case host.Forwarding, host.Proxying: // a subtest of inEachMode
 		return mode
 	}
+
 	var mode host.Mode
 	if err := mode.Set(cmp.Or(os.Getenv(modeEnv), string(host.Proxying))); err != nil {
 		t.Fatalf("take the mode of %s: %v", modeEnv, err)
 	}
+
 	return mode
 }
 
-// A client polls with an ETag over one connection. A forwarding host would close the connection after a 304, so Weir
-// answers 200 under such a host.
-func TestHTTP_PollingKeepsTheConnection(t *testing.T) { inEachMode(t, testPollingKeepsTheConnection) }
+// A client polls with an ETag over one connection. A forwarding host would close the connection
+// after a 304, so Weir answers 200 under such a host.
+func TestHTTP_PollingKeepsTheConnection(t *testing.T) {
+	inEachMode(t, testPollingKeepsTheConnection)
+}
 
 func testPollingKeepsTheConnection(t *testing.T) {
 	s := newSystem(t, 1)
@@ -54,43 +59,51 @@ func testPollingKeepsTheConnection(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1}}
 	defer client.CloseIdleConnections()
 	dials := 0
-	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) {
-		if !c.Reused {
-			dials++
-		}
-	}})
+	ctx := httptrace.WithClientTrace(t.Context(),
+		&httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) {
+			if !c.Reused {
+				dials++
+			}
+		}})
+
 	for range 5 {
 		req, err := http.NewRequestWithContext(ctx, "GET", s.weir+"/api/openapi.yaml", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		req.Header.Set("If-None-Match", headers.Get("ETag"))
 		resp, err := client.Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		_, _ = io.Copy(io.Discard, resp.Body)
 		resp.Body.Close()
 		if resp.StatusCode != s.unchangedStatus() {
 			t.Errorf("answered %d; want %d", resp.StatusCode, s.unchangedStatus())
 		}
 	}
+
 	if dials != 1 {
 		t.Errorf("%d connections for 5 requests; want 1", dials)
 	}
 }
 
-// A proxying host accepts a body of unknown length. A forwarding host refuses such a body, and does not call the
-// handler.
+// A proxying host accepts a body of unknown length. A forwarding host refuses such a body, and does
+// not call the handler.
 func TestHTTP_ChunkedUpload(t *testing.T) { inEachMode(t, testChunkedUpload) }
 
 func testChunkedUpload(t *testing.T) {
 	s := newSystem(t, 1)
-	body := io.MultiReader(strings.NewReader(titledArticle("/chunked", "T"))) // net/http does not know its length
+
+	// net/http does not know its length
+	body := io.MultiReader(strings.NewReader(titledArticle("/chunked", "T")))
 	req, err := http.NewRequestWithContext(t.Context(), "POST", s.weir+"/api/messages", body)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	req.Header.Set("Content-Type", "application/xml")
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
@@ -102,30 +115,37 @@ func testChunkedUpload(t *testing.T) {
 	if s.mode == host.Proxying {
 		want = http.StatusAccepted
 	}
+
 	if err != nil || resp.StatusCode != want || s.mode == host.Forwarding && len(text) != 0 {
-		t.Fatalf("answered %d %q, %v; want %d, and nothing more if the host forwards", resp.StatusCode, text, err, want)
+		t.Fatalf("answered %d %q, %v; want %d, and nothing more if the host forwards",
+			resp.StatusCode, text, err, want)
 	}
+
 	if s.mode == host.Proxying {
 		s.awaitStage(path.Base(resp.Header.Get("Location")), "delivered")
 	}
 }
 
-// In each mode, a client that asks Weir to wait for the delivery (Prefer: wait) gets an answer after the wait.
+// In each mode, a client that asks Weir to wait for the delivery (Prefer: wait) gets an answer
+// after the wait.
 func TestHTTP_LongWait(t *testing.T) { inEachMode(t, testLongWait) }
 
 func testLongWait(t *testing.T) {
 	s := newSystem(t, 1)
 	s.requestStatus(200, "POST", "/api/pause", `{"all":true,"reason":"r"}`)
-	answer, _ := s.requestStatus(202, "POST", "/api/messages", titledArticle("/wait", "T"), "Prefer", "wait=3")
+	answer, _ := s.requestStatus(202, "POST", "/api/messages", titledArticle("/wait", "T"),
+		"Prefer", "wait=3")
 	if !strings.Contains(answer, `"queued"`) {
 		t.Errorf("answered %s; want the receipt of a message that waits", answer)
 	}
+
 	s.requestStatus(200, "POST", "/api/resume", `{"all":true}`)
 	s.requestStatus(200, "POST", "/api/messages", titledArticle("/soon", "T"), "Prefer", "wait=30")
 }
 
-// Clients disconnect during a post: at a random time, or after none, half or all of the body. Then they repeat the post
-// with the same Idempotency-Key. Weir accepts and delivers each message once, and logs no ERROR.
+// Clients disconnect during a post: at a random time, or after none, half or all of the body. Then
+// they repeat the post with the same Idempotency-Key. Weir accepts and delivers each message once,
+// and logs no ERROR.
 func TestHTTP_ClientsThatLeave(t *testing.T) { inEachMode(t, testClientsThatLeave) }
 
 func testClientsThatLeave(t *testing.T) {
@@ -142,22 +162,27 @@ func testClientsThatLeave(t *testing.T) {
 				} else {
 					s.postAndLeave(at, v, time.Duration(rand.Int64N(int64(30*time.Millisecond))))
 				}
+
 				m, err := s.postUntilAccepted(t.Context(), at, v)
 				if err != nil {
 					t.Error(err)
 					return
 				}
+
 				accepted[n] = append(accepted[n], m)
 			}
 		})
 	}
+
 	clients.Wait()
 	for _, messages := range accepted {
 		s.awaitStages(messages, "delivered", time.Minute)
 	}
+
 	if st := s.checkRecord(); st.Writes != paths*versions || st.Repeats != 0 {
 		t.Errorf("%+v; want %d writes, none of them a repeat", st, paths*versions)
 	}
+
 	if out := s.output.String(); strings.Contains(out, `"level":"ERROR"`) {
 		t.Error("the log has errors, want none of clients that went away")
 	}
@@ -166,13 +191,15 @@ func testClientsThatLeave(t *testing.T) {
 // postAndLeave posts a message, and disconnects if there is no answer after the given time.
 func (s *system) postAndLeave(at string, version int, after time.Duration) {
 	s.t.Helper()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: max(after, time.Millisecond)}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true},
+		Timeout: max(after, time.Millisecond)}
 	body := strings.NewReader(versionedArticle(at, version))
 	req, err := http.NewRequestWithContext(s.t.Context(), "POST", s.weir+"/api/messages", body)
 	if err != nil {
 		s.t.Error(err)
 		return
 	}
+
 	req.Header.Set("Content-Type", "application/xml")
 	req.Header.Set("Idempotency-Key", keyOf(at, version))
 	if resp, err := client.Do(req); err == nil {
@@ -180,8 +207,8 @@ func (s *system) postAndLeave(at string, version int, after time.Duration) {
 	}
 }
 
-// postAndBreakOff sends the headers of a post and 0, 1 or 2 halves of its body. Then it closes the connection without
-// reading an answer.
+// postAndBreakOff sends the headers of a post and 0, 1 or 2 halves of its body. Then it closes the
+// connection without reading an answer.
 func (s *system) postAndBreakOff(at string, version, halves int) {
 	s.t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.weir, "http://"))

@@ -10,25 +10,29 @@ import (
 	"weir/tools/funchost/host"
 )
 
-// requestStatus sends a request and checks the status of the answer. It returns the body and the headers of the answer.
-// The argument "header" has names and values of request headers in turn. The Content-Type is XML if the body begins
-// with <, and JSON otherwise.
-func (s *system) requestStatus(status int, method, path, body string, header ...string) (answer string,
-	headers http.Header) {
+// requestStatus sends a request and checks the status of the answer. It returns the body and the
+// headers of the answer. The argument "header" has names and values of request headers in turn. The
+// Content-Type is XML if the body begins with <, and JSON otherwise.
+func (s *system) requestStatus(status int, method, path, body string,
+	header ...string) (answer string, headers http.Header) {
 	s.t.Helper()
-	req, err := http.NewRequestWithContext(s.t.Context(), method, s.weir+path, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(s.t.Context(), method, s.weir+path,
+		strings.NewReader(body))
 	if err != nil {
 		s.t.Fatal(err)
 	}
+
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 		if strings.HasPrefix(body, "<") {
 			req.Header.Set("Content-Type", "application/xml")
 		}
 	}
+
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
+
 	resp, err := s.sendRequest(req)
 	if err != nil {
 		s.t.Fatal(err)
@@ -38,19 +42,21 @@ func (s *system) requestStatus(status int, method, path, body string, header ...
 	if err != nil || resp.StatusCode != status {
 		s.t.Errorf("%s %s: %d, want %d: %s %v", method, path, resp.StatusCode, status, text, err)
 	}
+
 	return string(text), resp.Header
 }
 
 // postAccepted posts an article, and returns the message's id.
 func (s *system) postAccepted(path string, header ...string) string {
 	s.t.Helper()
-	_, headers := s.requestStatus(202, "POST", "/api/messages", titledArticle(path, anyTitle), header...)
+	_, headers := s.requestStatus(202, "POST", "/api/messages",
+		titledArticle(path, anyTitle), header...)
 	location := headers.Get("Location")
 	return location[strings.LastIndex(location, "/")+1:]
 }
 
-// anyTitle is the title of the articles that askEveryOperation posts. It contains the text of the constant canary,
-// because TestRedact_ReadersSeeNoValue searches answers and logs for this text.
+// anyTitle is the title of the articles that askEveryOperation posts. It contains the text of the
+// constant canary, because TestRedact_ReadersSeeNoValue searches answers and logs for this text.
 const anyTitle = "qx7canary title"
 
 func titledArticle(path, title string) string {
@@ -63,8 +69,9 @@ func (s *system) awaitStage(id, stage string) {
 		func() bool { return getJSON[postedMessage](s, s.weir+"/api/messages/"+id).Stage == stage })
 }
 
-// Each operation of openapi.yaml succeeds at least once, in a system with messages of many stages. The transport of
-// http.DefaultClient, which TestMain sets, checks each answer against openapi.yaml.
+// Each operation of openapi.yaml succeeds at least once, in a system with messages of many stages.
+// The transport of http.DefaultClient, which TestMain sets, checks each answer against
+// openapi.yaml.
 func TestOpenAPI_EveryOperation(t *testing.T) { inEachMode(t, testOpenAPIEveryOperation) }
 
 func testOpenAPIEveryOperation(t *testing.T) {
@@ -77,8 +84,8 @@ func testOpenAPIEveryOperation(t *testing.T) {
 	}
 }
 
-// askEveryOperation calls each operation of openapi.yaml. The contract "delete" must have versions and a step that
-// remembers an id, as in testOpenAPIEveryOperation.
+// askEveryOperation calls each operation of openapi.yaml. The contract "delete" must have versions
+// and a step that remembers an id, as in testOpenAPIEveryOperation.
 func (s *system) askEveryOperation() {
 	s.checkMessages()
 	s.checkBatches()
@@ -91,8 +98,9 @@ func (s *system) askEveryOperation() {
 	s.checkService()
 }
 
-// unchangedStatus returns the status of Weir's answer to If-None-Match if nothing has changed. Weir does not answer 304
-// under a forwarding host, because such a host closes the client's connection after a 304.
+// unchangedStatus returns the status of Weir's answer to If-None-Match if nothing has changed. Weir
+// does not answer 304 under a forwarding host, because such a host closes the client's connection
+// after a 304.
 func (s *system) unchangedStatus() int {
 	if s.mode == host.Forwarding {
 		return http.StatusOK
@@ -102,8 +110,10 @@ func (s *system) unchangedStatus() int {
 
 func (s *system) checkBatches() {
 	feed := "<feed>" + titledArticle("/batch", anyTitle) + "<article/></feed>"
-	_, headers := s.requestStatus(202, "POST", "/api/batches?mode=valid&split=/feed/article", feed, "Idempotency-Key", "b")
-	s.requestStatus(202, "POST", "/api/batches?mode=valid&split=/feed/article", feed, "Idempotency-Key", "b")
+	_, headers := s.requestStatus(202, "POST", "/api/batches?mode=valid&split=/feed/article", feed,
+		"Idempotency-Key", "b")
+	s.requestStatus(202, "POST", "/api/batches?mode=valid&split=/feed/article", feed,
+		"Idempotency-Key", "b")
 	address := headers.Get("Location")
 	s.awaitBatch(address, "its part is delivered", time.Minute,
 		func(b postedBatch) bool { return b.Stages["delivered"] == 1 && len(b.Problems) == 1 })
@@ -112,7 +122,9 @@ func (s *system) checkBatches() {
 	s.requestStatus(404, "GET", "/api/batches/none", "")
 	s.requestStatus(404, "DELETE", "/api/batches/none", "")
 	s.requestStatus(409, "DELETE", strings.TrimPrefix(address, s.weir), "")
-	_, headers = s.requestStatus(202, "POST", "/api/batches?split=/feed/article", writeFeed(10, 500))
+	_, headers = s.requestStatus(202, "POST", "/api/batches?split=/feed/article",
+		writeFeed(10, 500))
+
 	// The batch has 5,000 parts, so that the next request arrives before all parts are appended.
 	s.requestStatus(202, "DELETE", strings.TrimPrefix(headers.Get("Location"), s.weir), "")
 	s.requestStatus(400, "POST", "/api/batches?mode=some", feed)
@@ -123,9 +135,10 @@ func (s *system) checkBatches() {
 }
 
 func (s *system) checkMessages() {
-	s.requestStatus(200, "POST", "/api/messages", titledArticle("/a", anyTitle), "Prefer", "wait=30",
+	s.requestStatus(200, "POST", "/api/messages", titledArticle("/a", anyTitle),
+		"Prefer", "wait=30", "Idempotency-Key", "k")
+	_, delivered := s.requestStatus(202, "POST", "/api/messages", titledArticle("/a", anyTitle),
 		"Idempotency-Key", "k")
-	_, delivered := s.requestStatus(202, "POST", "/api/messages", titledArticle("/a", anyTitle), "Idempotency-Key", "k")
 	s.requestStatus(422, "POST", "/api/messages", titledArticle("/a", ""))
 	s.requestStatus(400, "POST", "/api/messages?deliverAt=noon", titledArticle("/a", anyTitle))
 	s.requestStatus(415, "POST", "/api/messages", `{}`)
@@ -137,8 +150,10 @@ func (s *system) checkMessages() {
 	_, headers := s.requestStatus(200, "GET", "/api/messages/"+id, "")
 	tag := headers.Get("ETag")
 	s.requestStatus(s.unchangedStatus(), "GET", "/api/messages/"+id, "", "If-None-Match", tag)
-	s.requestStatus(200, "PATCH", "/api/messages/"+id, `{"deliverAt":"2040-01-31T08:00:00+01:00"}`, "If-Match", tag)
-	s.requestStatus(412, "PATCH", "/api/messages/"+id, `{"deliverAt":"2040-01-31T08:00:00+01:00"}`, "If-Match", tag)
+	s.requestStatus(200, "PATCH", "/api/messages/"+id, `{"deliverAt":"2040-01-31T08:00:00+01:00"}`,
+		"If-Match", tag)
+	s.requestStatus(412, "PATCH", "/api/messages/"+id, `{"deliverAt":"2040-01-31T08:00:00+01:00"}`,
+		"If-Match", tag)
 	s.requestStatus(400, "PATCH", "/api/messages/"+id, `{}`)
 	s.requestStatus(200, "GET", "/api/messages/"+id+"/attempts", "")
 	s.requestStatus(200, "DELETE", "/api/messages/"+id, "")
@@ -147,7 +162,8 @@ func (s *system) checkMessages() {
 	s.requestStatus(200, "POST", "/api/messages/"+id+"/reveal?as=text", "")
 	s.requestStatus(200, "POST", "/api/messages/"+id+"/erase", "")
 	s.requestStatus(200, "POST", "/api/messages/"+id+"/erase", "")
-	s.requestStatus(200, "POST", "/api/messages/"+s.postAccepted("/later", "Weir-Deliver-After", "PT1H")+"/cancel", "")
+	s.requestStatus(200, "POST",
+		"/api/messages/"+s.postAccepted("/later", "Weir-Deliver-After", "PT1H")+"/cancel", "")
 	s.requestStatus(404, "GET", "/api/messages/none", "")
 	s.requestStatus(200, "GET", "/api/messages?stage=cancelled&lane=0&contract=article&text=LATER"+
 		"&from=2020-01-01T00:00:00Z&limit=1", "")
@@ -162,7 +178,8 @@ func (s *system) checkMessages() {
 
 // checkVersions lets Weir forget a key's version, and the id that a step remembered for the key.
 func (s *system) checkVersions() {
-	s.requestStatus(200, "POST", "/api/messages", `<delete path="/gone" version="1"/>`, "Prefer", "wait=30")
+	s.requestStatus(200, "POST", "/api/messages", `<delete path="/gone" version="1"/>`,
+		"Prefer", "wait=30")
 	s.requestStatus(200, "GET", "/api/versions?key=/gone", "")
 	s.requestStatus(400, "GET", "/api/versions", "")
 	s.requestStatus(202, "POST", "/api/versions/forget", `{"key":"/gone","contract":"delete"}`)
@@ -172,8 +189,8 @@ func (s *system) checkVersions() {
 	s.requestStatus(404, "POST", "/api/remembered/forget", `{"key":"/never","contract":"delete"}`)
 }
 
-// checkDead makes messages dead, and has some of them corrected, replayed or discarded. It returns the id of a message
-// that is still dead.
+// checkDead makes messages dead, and has some of them corrected, replayed or discarded. It returns
+// the id of a message that is still dead.
 func (s *system) checkDead() string {
 	s.setFaults(`{"failPath":"/bad"}`)
 	first := s.postAccepted("/bad")
@@ -191,7 +208,8 @@ func (s *system) checkDead() string {
 	s.requestStatus(404, "GET", "/api/messages/"+first+"/difference", "")
 	s.setFaults(`{}`)
 	s.requestStatus(422, "POST", "/api/messages/"+first+"/edit", titledArticle("/other", anyTitle))
-	s.requestStatus(202, "POST", "/api/messages/"+first+"/edit?note=a+word", titledArticle("/bad", anyTitle+" U"))
+	s.requestStatus(202, "POST", "/api/messages/"+first+"/edit?note=a+word",
+		titledArticle("/bad", anyTitle+" U"))
 	s.awaitStage(first, "delivered")
 	s.requestStatus(200, "GET", "/api/messages/"+first, "")
 	s.requestStatus(200, "GET", "/api/messages/"+first+"/body?which=edited", "")
@@ -205,6 +223,7 @@ func (s *system) checkDead() string {
 	s.awaitStage(third, "dead")
 	s.checkDiscards()
 	s.setFaults(`{}`)
+
 	return third
 }
 
@@ -218,10 +237,12 @@ func (s *system) checkDiscards() {
 	s.requestStatus(200, "POST", "/api/messages/"+first+"/discard", "")
 	s.requestStatus(409, "POST", "/api/messages/"+first+"/replay", "")
 	s.requestStatus(404, "POST", "/api/messages/none/discard", "")
-	counted, _ := s.requestStatus(200, "POST", "/api/discards", `{"filter":{"key":"/hopeless"},"dryRun":true}`)
+	counted, _ := s.requestStatus(200, "POST", "/api/discards",
+		`{"filter":{"key":"/hopeless"},"dryRun":true}`)
 	if !strings.Contains(counted, `"selected":1`) || !strings.Contains(counted, `"asked":0`) {
 		s.t.Errorf("a dry run answered %s, want one selected and none asked", counted)
 	}
+
 	s.requestStatus(202, "POST", "/api/discards", `{"filter":{"key":"/hopeless"},"reason":"gone"}`)
 	s.awaitStage(second, "discarded")
 	s.requestStatus(200, "GET", "/api/messages?stage=discarded", "")
@@ -238,6 +259,7 @@ func (s *system) checkCancellations() {
 	if !strings.Contains(counted, `"selected":1`) || !strings.Contains(counted, `"cancelled":0`) {
 		s.t.Errorf("a dry run answered %s, want one selected and none cancelled", counted)
 	}
+
 	s.requestStatus(202, "POST", "/api/cancellations",
 		`{"filter":{"keyPrefix":"/unwanted/","contract":"article"},"reason":"a closed section"}`)
 	s.awaitStage(id, "cancelled")
@@ -253,7 +275,12 @@ func (s *system) checkReplays(dead string) {
 	job := strings.TrimPrefix(headers.Get("Location"), s.weir)
 	s.awaitStage(dead, "delivered")
 	s.awaitCondition("the replay is done", 30*time.Second,
-		func() bool { text, _ := s.requestStatus(200, "GET", job, ""); return strings.Contains(text, `"done"`) })
+		func() bool {
+			text, _ := s.requestStatus(200, "GET", job, "")
+			return strings.Contains(text,
+				`"done"`)
+		})
+
 	s.requestStatus(200, "GET", "/api/replays", "")
 	s.requestStatus(200, "GET", "/api/replays?format=csv", "")
 	s.requestStatus(400, "GET", "/api/replays?format=pdf", "")
@@ -274,7 +301,8 @@ func (s *system) checkReplays(dead string) {
 
 func (s *system) checkPauses() {
 	s.requestStatus(200, "POST", "/api/pause", `{"lane":0,"reason":"the CMS moves","for":"1h"}`)
-	s.requestStatus(200, "POST", "/api/pause", `{"key":"/a","reason":"r","until":"2040-01-31T08:00:00Z"}`)
+	s.requestStatus(200, "POST", "/api/pause",
+		`{"key":"/a","reason":"r","until":"2040-01-31T08:00:00Z"}`)
 	s.requestStatus(422, "POST", "/api/pause", `{"all":true}`)
 	s.requestStatus(404, "POST", "/api/pause", `{"lane":9,"reason":"r"}`)
 	s.requestStatus(415, "POST", "/api/pause", `<all/>`)
@@ -295,9 +323,11 @@ func (s *system) checkPauses() {
 
 func (s *system) checkSchedules() {
 	const definition = `{"cron":"30 2 * * *","timeZone":"Europe/Berlin",` +
-		`"message":"<article path='/s' version='{{.Run}}'><title>` + anyTitle + `</title></article>"}`
+		`"message":"<article path='/s' version='{{.Run}}'><title>` + anyTitle +
+		`</title></article>"}`
 	_, headers := s.requestStatus(201, "PUT", "/api/schedules/nightly", definition)
-	s.requestStatus(200, "PUT", "/api/schedules/nightly", definition, "If-Match", headers.Get("ETag"))
+	s.requestStatus(200, "PUT", "/api/schedules/nightly", definition, "If-Match",
+		headers.Get("ETag"))
 	s.requestStatus(412, "PUT", "/api/schedules/nightly", definition, "If-None-Match", "*")
 	s.requestStatus(422, "PUT", "/api/schedules/other", `{"cron":"x","message":"<a/>"}`)
 	s.requestStatus(202, "POST", "/api/schedules/nightly/run", "")
@@ -331,6 +361,7 @@ func (s *system) checkService() {
 	s.requestStatus(200, "GET", "/api/history?minutes=1440&lane=0", "")
 	s.requestStatus(400, "GET", "/api/history?minutes=0", "")
 	_, headers := s.requestStatus(200, "GET", "/api/openapi.yaml", "")
-	s.requestStatus(s.unchangedStatus(), "GET", "/api/openapi.yaml", "", "If-None-Match", headers.Get("ETag"))
+	s.requestStatus(s.unchangedStatus(), "GET", "/api/openapi.yaml", "", "If-None-Match",
+		headers.Get("ETag"))
 	s.requestStatus(200, "GET", "/api/openapi.json", "")
 }

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// With deliver: true, a message of RabbitMQ does not wait until the idle app polls the queue of tickets, which takes up
-// to a minute. Each message finds the lane without a holder. Run with -count for more samples.
+// With deliver: true, a message of RabbitMQ does not wait until the idle app polls the queue of
+// tickets, which takes up to a minute. Each message finds the lane without a holder. Run with
+// -count for more samples.
 func TestRabbitMQ_DeliversForAnIdleApp(t *testing.T) {
 	const samples = 12
 	s := newSystem(t, 1)
@@ -19,13 +20,16 @@ func TestRabbitMQ_DeliversForAnIdleApp(t *testing.T) {
 
 	var took []time.Duration
 	for n := range samples {
-		s.awaitCondition("the lane has no holder", time.Minute, func() bool { return !s.isLaneHeld() })
+		s.awaitCondition("the lane has no holder", time.Minute,
+			func() bool { return !s.isLaneHeld() })
 		path := fmt.Sprint("/idle/", n)
 		publishedAt := time.Now()
 		q.publish(newArticles([]string{path}, 1, 1)...)
-		s.awaitCondition(path+" is written", 2*time.Minute, func() bool { return !s.firstRequestTime(path).IsZero() })
+		s.awaitCondition(path+" is written", 2*time.Minute,
+			func() bool { return !s.firstRequestTime(path).IsZero() })
 		took = append(took, s.firstRequestTime(path).Sub(publishedAt))
 	}
+
 	slices.Sort(took)
 	t.Logf("from publish to the CMS: %v", took)
 	if median := took[len(took)/2]; median > 5*time.Second {

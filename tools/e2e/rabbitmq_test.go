@@ -19,7 +19,8 @@ import (
 	"weir/internal/testkit/settings"
 )
 
-// stageConsumer makes an app folder with settings for weir consume. "more" has further settings of intake.rabbitmq.
+// stageConsumer makes an app folder with settings for weir consume. "more" has further settings of
+// intake.rabbitmq.
 func (s *system) stageConsumer(b *realbroker.Broker, more string, queues ...*brokerQueue) string {
 	s.t.Helper()
 	return s.stageConsumerAt(b.URL(), more, queues...)
@@ -35,7 +36,8 @@ func (s *system) stageConsumerAt(url, more string, queues ...*brokerQueue) strin
 func consumerYAML(url, more string, queues ...*brokerQueue) string {
 	settings := fmt.Sprintf("\nintake:\n  rabbitmq:\n    url: %s\n%s    queues:\n", url, more)
 	for _, q := range queues {
-		settings += fmt.Sprintf("      - { name: %q, contract: article, consumer: %s, upstream: %q }\n", q.name,
+		settings += fmt.Sprintf(
+			"      - { name: %q, contract: article, consumer: %s, upstream: %q }\n", q.name,
 			q.consumer, q.upstream)
 	}
 	return settings
@@ -51,8 +53,8 @@ type consumerProcess struct {
 // startConsumer starts weir consume with the app's weir.yaml, and adds env to its environment.
 func (s *system) startConsumer(app string, env ...string) *consumerProcess {
 	s.t.Helper()
-	p := &consumerProcess{cmd: exec.Command(filepath.Join(built, "handler"), "consume"), output: &processLogs{},
-		ended: make(chan struct{})}
+	p := &consumerProcess{cmd: exec.Command(filepath.Join(built, "handler"), "consume"),
+		output: &processLogs{}, ended: make(chan struct{})}
 	settings := "WEIR_CONFIG=" + filepath.Join(app, "weir.yaml")
 	p.cmd.Env = slices.Concat(os.Environ(), s.handlerEnv(), []string{settings}, env)
 	output := io.MultiWriter(s.output, p.output)
@@ -61,16 +63,19 @@ func (s *system) startConsumer(app string, env ...string) *consumerProcess {
 	if err := p.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
+
 	go func() {
 		p.cmd.Wait()
 		close(p.ended)
 	}()
+
 	s.t.Cleanup(func() { p.endProcess(syscall.SIGKILL) })
+
 	return p
 }
 
-// endProcess sends a signal, and waits until the process has ended. It kills the process after 20 s. It returns the
-// exit code; -1 = a signal ended the process.
+// endProcess sends a signal, and waits until the process has ended. It kills the process after 20
+// s. It returns the exit code; -1 = a signal ended the process.
 func (p *consumerProcess) endProcess(signal syscall.Signal) int {
 	p.cmd.Process.Signal(signal) // an error means that the process has ended
 	timer := time.AfterFunc(slowdown*20*time.Second, func() { p.cmd.Process.Kill() })
@@ -85,13 +90,16 @@ func (s *system) awaitConsumer(p *consumerProcess) {
 		func() bool { return strings.Contains(p.output.String(), `"consume: consuming"`) })
 }
 
-// awaitWrites waits until the CMS has the given number of writes. It checks that each message was written once, in
-// order per key.
+// awaitWrites waits until the CMS has the given number of writes. It checks that each message was
+// written once, in order per key.
 func (s *system) awaitWrites(want int, limit time.Duration) {
 	s.t.Helper()
-	s.awaitCondition(fmt.Sprintf("%d writes", want), limit, func() bool { return s.readStats().Writes >= want })
+	s.awaitCondition(fmt.Sprintf("%d writes", want), limit,
+		func() bool { return s.readStats().Writes >= want })
+
 	if st := s.checkRecord(); st.Writes != want || st.Repeats != 0 {
-		s.t.Errorf("got %d writes with %d repeats, want %d without: %+v", st.Writes, st.Repeats, want, st)
+		s.t.Errorf("got %d writes with %d repeats, want %d without: %+v", st.Writes,
+			st.Repeats, want, st)
 	}
 }
 
@@ -105,16 +113,18 @@ func TestRabbitMQ_KeepsTheOrderOfEachKey(t *testing.T) {
 	if code := consumer.endProcess(syscall.SIGTERM); code != 0 {
 		t.Errorf("got exit code %d, want 0", code)
 	}
+
 	if n := q.countReady(); n != 0 {
 		t.Errorf("%d messages are in the queue, want 0: each is acknowledged", n)
 	}
+
 	if log := s.output.String(); !strings.Contains(log, `"consume: consuming"`) {
 		t.Errorf("got the log %s\nwant \"consume: consuming\"", log)
 	}
 }
 
-// In the middle of a burst, the test kills the consumer of a queue. A second consumer takes over, and the test kills
-// it, too. A third consumer takes the remaining messages.
+// In the middle of a burst, the test kills the consumer of a queue. A second consumer takes over,
+// and the test kills it, too. A third consumer takes the remaining messages.
 func TestRabbitMQ_ConsumersKilledInABurst(t *testing.T) {
 	t.Parallel()
 	for name, arguments := range map[string]amqp.Table{
@@ -144,11 +154,13 @@ func killConsumersInABurst(t *testing.T, arguments amqp.Table) {
 	second := s.startConsumer(app)
 	first.endProcess(syscall.SIGKILL)
 	left := q.countReady()
-	s.awaitCondition("the second consumer takes messages", time.Minute, func() bool { return q.countReady() < left/2 })
+	s.awaitCondition("the second consumer takes messages", time.Minute,
+		func() bool { return q.countReady() < left/2 })
 	second.endProcess(syscall.SIGKILL)
 	if left = q.countReady(); left == 0 {
 		t.Error("the queue is empty, want both consumers killed in the burst")
 	}
+
 	s.startConsumer(app)
 	s.awaitWrites(len(paths)*versions, 3*time.Minute)
 }
@@ -159,22 +171,27 @@ func TestRabbitMQ_BrokerRestarts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { b.Stop() })
 	q := declareQueue(t, b, "")
 	s.startConsumer(s.stageConsumer(b, "    prefetch: 5\n", q))
 	paths := []string{"/a", "/b", "/c"}
 	q.publish(newArticles(paths, 1, 60)...)
-	s.awaitCondition("the CMS has messages", time.Minute, func() bool { return s.readStats().Writes > 0 })
+	s.awaitCondition("the CMS has messages", time.Minute,
+		func() bool { return s.readStats().Writes > 0 })
 	if err := b.Kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := b.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	q.reconnect(b)
 	if _, err := q.ch.QueueDeclarePassive(q.name, true, false, false, false, nil); err != nil {
 		t.Fatalf("the broker has lost the queue: %v", err)
 	}
+
 	q.publish(newArticles(paths, 61, 80)...)
 	s.awaitWrites(240, 3*time.Minute)
 }
@@ -186,38 +203,51 @@ func TestRabbitMQ_StorageAway(t *testing.T) {
 	consumer := s.startConsumer(s.stageConsumer(b, "    prefetch: 10\n", q))
 	paths := []string{"/a", "/b", "/c"}
 	q.publish(newArticles(paths, 1, 10)...)
-	s.awaitCondition("the CMS has messages", time.Minute, func() bool { return s.readStats().Writes > 0 })
+	s.awaitCondition("the CMS has messages", time.Minute,
+		func() bool { return s.readStats().Writes > 0 })
 	if err := s.storage.Stop(); err != nil {
 		t.Fatal(err)
 	}
+
 	q.publish(newArticles(paths, 11, 30)...)
 	s.awaitCondition("the consumer notices", time.Minute,
 		func() bool { return strings.Contains(s.output.String(), `"consume: not filed yet"`) })
+
 	if n := q.countReady(); n < 50 {
-		t.Errorf("%d messages are in the queue, want 50 and more: the consumer takes 10 at a time", n)
+		t.Errorf("%d messages are in the queue, want 50 and more: the consumer takes 10 at a time",
+			n)
 	}
+
 	s.storage.restart(t)
+
 	// The CMS gets a message twice if storage stopped between the delivery and its commit.
 	s.awaitCondition("90 messages are written", 3*time.Minute, func() bool {
 		st := s.readStats()
 		return st.Writes-st.Repeats >= 90
 	})
+
 	if st := s.checkRecord(); st.Writes-st.Repeats != 90 {
 		t.Errorf("got %+v, want 90 messages, each once", st)
 	}
+
 	if code := consumer.endProcess(syscall.SIGTERM); code != 0 || q.countReady() != 0 {
-		t.Errorf("got exit code %d and %d messages in the queue, want 0 and 0", code, q.countReady())
+		t.Errorf("got exit code %d and %d messages in the queue, want 0 and 0", code,
+			q.countReady())
 	}
 }
 
-// A broker that is short of memory accepts acknowledgements, but no dead letter. The consumer still takes all valid
-// messages, which are more than its prefetch (5). When the broker has memory again, it gets the dead letter once.
+// A broker that is short of memory accepts acknowledgements, but no dead letter. The consumer still
+// takes all valid messages, which are more than its prefetch (5). When the broker has memory again,
+// it gets the dead letter once.
 func TestRabbitMQ_BrokerBlocksPublishers(t *testing.T) {
 	s := newSystem(t, 1)
-	b, err := realbroker.Start(t.Context(), t.TempDir(), s.output) // not shared: a memory alarm stops all queues
+
+	// not shared: a memory alarm stops all queues
+	b, err := realbroker.Start(t.Context(), t.TempDir(), s.output)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { b.Stop() })
 	q := declareQueue(t, b, "")
 	exchange, dead := declareDeadQueue(t, b)
@@ -229,21 +259,24 @@ func TestRabbitMQ_BrokerBlocksPublishers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	setMemory(0)
-	s.startConsumer(s.stageConsumer(b, "    prefetch: 5\n    deadLetterExchange: "+exchange+"\n", q))
+	s.startConsumer(s.stageConsumer(b,
+		"    prefetch: 5\n    deadLetterExchange: "+exchange+"\n", q))
 	s.awaitWrites(60, time.Minute)
 	setMemory(0.4)
 	if d := dead.get(s); d.MessageId != invalid.MessageId {
 		t.Errorf("got the dead letter %q, want %q", d.MessageId, invalid.MessageId)
 	}
+
 	s.awaitCondition("the queue is empty", time.Minute, func() bool { return q.countReady() == 0 })
 	if n := dead.countReady(); n != 0 {
 		t.Errorf("got %d further dead letters, want none", n)
 	}
 }
 
-// The connections to the broker stay open, but transfer nothing any more. The consumer still ends within 10 s after
-// SIGTERM.
+// The connections to the broker stay open, but transfer nothing any more. The consumer still ends
+// within 10 s after SIGTERM.
 func TestRabbitMQ_StopsWithoutTheBroker(t *testing.T) {
 	s := newSystem(t, 1)
 	b := useSharedBroker(t)
@@ -251,10 +284,12 @@ func TestRabbitMQ_StopsWithoutTheBroker(t *testing.T) {
 	r, address := startRelay(t, b.Address())
 	app := s.stageConsumer(b, "", q)
 	settings := filepath.Join(app, "weir.yaml")
-	if err := os.WriteFile(settings, []byte(strings.ReplaceAll(readFile(t, settings), b.Address(), address)),
+	if err := os.WriteFile(settings,
+		[]byte(strings.ReplaceAll(readFile(t, settings), b.Address(), address)),
 		0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	consumer := s.startConsumer(app)
 	q.publish(newArticles([]string{"/a"}, 1, 3)...)
 	s.awaitWrites(3, time.Minute)
@@ -273,7 +308,8 @@ func TestRabbitMQ_InvalidMessagesAreDeadLetters(t *testing.T) {
 	exchange, dead := declareDeadQueue(t, b)
 	s.startConsumer(s.stageConsumer(b, "    deadLetterExchange: "+exchange+"\n", q))
 	noTitle := newArticle("/a", 1)
-	noTitle.Body, noTitle.Headers = []byte(`<article path="/a" version="1"/>`), amqp.Table{"sender": "cms"}
+	noTitle.Body, noTitle.Headers = []byte(`<article path="/a" version="1"/>`),
+		amqp.Table{"sender": "cms"}
 	reused := newArticle("/a", 3)
 	reused.MessageId = keyOf("/a", 2)
 	noID, dueText, otherContract := newArticle("/a", 4), newArticle("/a", 5), newArticle("/a", 6)
@@ -284,7 +320,8 @@ func TestRabbitMQ_InvalidMessagesAreDeadLetters(t *testing.T) {
 		bad  amqp.Publishing
 		want string
 	}{
-		{noTitle, `"path":"./title"`}, {noID, "message_id is missing"}, {dueText, "number of seconds since 1970"},
+		{noTitle, `"path":"./title"`}, {noID, "message_id is missing"},
+		{dueText, "number of seconds since 1970"},
 		{otherContract, "takes messages of the contract article"},
 	} {
 		q.publish(c.bad)
@@ -292,22 +329,26 @@ func TestRabbitMQ_InvalidMessagesAreDeadLetters(t *testing.T) {
 		if problems := fmt.Sprint(d.Headers["x-weir-problems"]); !strings.Contains(problems, c.want) ||
 			d.Headers["x-weir-queue"] != q.name || string(d.Body) != string(c.bad.Body) ||
 			d.MessageId != c.bad.MessageId || c.bad.Headers["sender"] != d.Headers["sender"] {
-			t.Errorf("got the dead letter %q of %q with %v, want %q in its problems", d.MessageId, d.Body, d.Headers,
-				c.want)
+			t.Errorf("got the dead letter %q of %q with %v, want %q in its problems", d.MessageId,
+				d.Body, d.Headers, c.want)
 		}
 	}
+
 	q.publish(newArticle("/a", 2), reused)
+
 	if d := dead.get(s); d.MessageId != reused.MessageId || string(d.Body) != string(reused.Body) {
-		t.Errorf("got the dead letter %q of %q, want the second one with its message_id", d.MessageId, d.Body)
+		t.Errorf("got the dead letter %q of %q, want the second one with its message_id",
+			d.MessageId, d.Body)
 	}
+
 	s.awaitWrites(1, time.Minute)
 	if n := q.countReady(); n != 0 {
 		t.Errorf("%d messages are in the queue, want 0", n)
 	}
 }
 
-// The consumer takes a message from the queue even if the message is not due yet. Such a message does not delay other
-// messages.
+// The consumer takes a message from the queue even if the message is not due yet. Such a message
+// does not delay other messages.
 func TestRabbitMQ_DueTimes(t *testing.T) {
 	s := newSystem(t, 1)
 	b := useSharedBroker(t)
@@ -318,11 +359,16 @@ func TestRabbitMQ_DueTimes(t *testing.T) {
 	bySeconds.Headers = amqp.Table{"perform_job_at": float64(dueAt.UnixMicro()) / 1e6}
 	byHeader.Headers = amqp.Table{"Weir-Deliver-At": dueAt.Format(time.RFC3339Nano)}
 	q.publish(bySeconds, byHeader, newArticle("/now", 1))
-	s.awaitCondition("the third message is written", time.Minute, func() bool { return s.readStats().Writes >= 1 })
+	s.awaitCondition("the third message is written", time.Minute,
+		func() bool { return s.readStats().Writes >= 1 })
+
 	if code := consumer.endProcess(syscall.SIGTERM); code != 0 || q.countReady() != 0 {
-		t.Errorf("got exit code %d and %d messages in the queue, want 0 and 0", code, q.countReady())
+		t.Errorf("got exit code %d and %d messages in the queue, want 0 and 0", code,
+			q.countReady())
 	}
+
 	s.awaitWrites(3, time.Minute)
+
 	for _, r := range s.readRequests() {
 		if r.Path != "/now" && r.StartedAt.Before(dueAt.Add(-time.Millisecond)) {
 			t.Errorf("%s was written at %s, want it at %s or later", r.Path, r.StartedAt, dueAt)

@@ -30,9 +30,11 @@ type cmsAPI struct {
 	recipe   string // folder below recipes
 	isCreate func(r *http.Request, body []byte) bool
 	isUpdate func(r *http.Request, body []byte) bool
-	// start starts the CMS, and returns its address. The function "variables" returns the environment variables that
-	// the recipe needs. Its argument is the address to which Weir sends its requests: the address of the proxy.
-	start func(ctx context.Context, log io.Writer) (_ realCMS, url string, variables func(url string) []string, _ error)
+	// start starts the CMS, and returns its address. The function "variables" returns the
+	// environment variables that the recipe needs. Its argument is the address to which Weir sends
+	// its requests: the address of the proxy.
+	start func(ctx context.Context, log io.Writer) (_ realCMS, url string,
+		variables func(url string) []string, _ error)
 	// article returns the message of a version; nil = realcms.ArticleOf.
 	article func(slug string, version int) string
 }
@@ -46,8 +48,8 @@ func byCall(name string) func(*http.Request, []byte) bool {
 	return func(_ *http.Request, body []byte) bool { return bytes.Contains(body, []byte(name)) }
 }
 
-// cmsRun is a run of one realcms.Race, a burst of messages from concurrent clients. Weir writes the messages to a real
-// CMS that only this test uses. A proxy stands between Weir and the CMS.
+// cmsRun is a run of one realcms.Race, a burst of messages from concurrent clients. Weir writes the
+// messages to a real CMS that only this test uses. A proxy stands between Weir and the CMS.
 type cmsRun struct {
 	*system
 	api   cmsAPI
@@ -64,9 +66,10 @@ type cmsRun struct {
 	ids map[string]bool // the ids of the accepted messages
 }
 
-// newCMSRun starts storage, the CMS, the proxy and Weir. The argument "settings" has replacements in the recipe: old
-// and new text in turn.
-func newCMSRun(t *testing.T, api cmsAPI, race realcms.Race, instances int, settings ...string) *cmsRun {
+// newCMSRun starts storage, the CMS, the proxy and Weir. The argument "settings" has replacements
+// in the recipe: old and new text in turn.
+func newCMSRun(t *testing.T, api cmsAPI, race realcms.Race, instances int,
+	settings ...string) *cmsRun {
 	t.Helper()
 	t.Parallel()
 	w := newIdleRun(t, api, race)
@@ -74,12 +77,15 @@ func newCMSRun(t *testing.T, api cmsAPI, race realcms.Race, instances int, setti
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := cms.Stop(); err != nil {
 			t.Error(err)
 		}
 	})
+
 	w.startWeir(cms, url, variables, instances, settings...)
+
 	return w
 }
 
@@ -92,18 +98,21 @@ func newIdleRun(t *testing.T, api cmsAPI, race realcms.Race) *cmsRun {
 }
 
 // startWeir starts the proxy and Weir for a CMS that runs.
-func (w *cmsRun) startWeir(cms realCMS, url string, variables func(url string) []string, instances int,
-	settings ...string) {
+func (w *cmsRun) startWeir(cms realCMS, url string, variables func(url string) []string,
+	instances int, settings ...string) {
 	w.t.Helper()
 	w.cms = cms
 	var err error
 	if w.proxy, err = realcms.StartProxy(url, w.treatRequest); err != nil {
 		w.t.Fatal(err)
 	}
+
 	w.t.Cleanup(func() { w.proxy.Close() })
 
 	text := readFile(w.t, filepath.Join("..", "..", "recipes", w.api.recipe, "weir.yaml"))
-	// The lane of a killed holder stalls until the lease has expired, and 15 s is the shortest lease.
+
+	// The lane of a killed holder stalls until the lease has expired, and 15 s is the shortest
+	// lease.
 	w.app = w.stageAppWith("lease: 15s\n" + strings.NewReplacer(settings...).Replace(text))
 	w.startStagedHost(variables(w.proxy.URL), []string{"--instances", fmt.Sprint(instances)})
 }
@@ -115,15 +124,17 @@ func (w *cmsRun) treatRequest(r *http.Request, body []byte) realcms.Fault {
 	} else if w.api.isUpdate(r, body) {
 		w.writes.Add(1)
 	}
+
 	fault := (*w.faults.Load())(r, body)
 	if fault.Page != 0 {
 		w.pages.Add(1)
 	}
+
 	return fault
 }
 
-// setFaults sets the function that tells the proxy how to treat each request. The proxy calls the function
-// concurrently.
+// setFaults sets the function that tells the proxy how to treat each request. The proxy calls the
+// function concurrently.
 func (w *cmsRun) setFaults(choose func(r *http.Request, body []byte) realcms.Fault) {
 	w.faults.Store(&choose)
 }
@@ -153,9 +164,10 @@ func (w *cmsRun) postOnce(ctx context.Context, slug string, version int) (id str
 // errInvalid means that Weir will never accept a message.
 var errInvalid = errors.New("the message is invalid")
 
-// postBodyUntilAccepted repeats the post of a message until Weir accepts it, and returns its id. If the message
-// is invalid, it gives up.
-func (w *cmsRun) postBodyUntilAccepted(ctx context.Context, body, idempotencyKey string) (string, error) {
+// postBodyUntilAccepted repeats the post of a message until Weir accepts it, and returns its id. If
+// the message is invalid, it gives up.
+func (w *cmsRun) postBodyUntilAccepted(ctx context.Context, body,
+	idempotencyKey string) (string, error) {
 	for {
 		id, err := w.postBodyOnce(ctx, body, idempotencyKey)
 		if err == nil {
@@ -164,9 +176,11 @@ func (w *cmsRun) postBodyUntilAccepted(ctx context.Context, body, idempotencyKey
 			w.mu.Unlock()
 			return id, nil
 		}
+
 		if errors.Is(err, errInvalid) {
 			return "", err
 		}
+
 		select {
 		case <-ctx.Done():
 			return "", err
@@ -175,11 +189,14 @@ func (w *cmsRun) postBodyUntilAccepted(ctx context.Context, body, idempotencyKey
 	}
 }
 
-func (w *cmsRun) postBodyOnce(ctx context.Context, body, idempotencyKey string) (id string, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.weir+"/api/messages", strings.NewReader(body))
+func (w *cmsRun) postBodyOnce(ctx context.Context, body, idempotencyKey string) (id string,
+	err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.weir+"/api/messages",
+		strings.NewReader(body))
 	if err != nil {
 		return "", err
 	}
+
 	req.Header.Set("Content-Type", "application/xml")
 	req.Header.Set("Idempotency-Key", idempotencyKey)
 	resp, err := http.DefaultClient.Do(req)
@@ -191,6 +208,7 @@ func (w *cmsRun) postBodyOnce(ctx context.Context, body, idempotencyKey string) 
 	if err != nil {
 		return "", err
 	}
+
 	switch resp.StatusCode {
 	case http.StatusAccepted:
 	case http.StatusBadRequest, http.StatusUnprocessableEntity:
@@ -198,19 +216,22 @@ func (w *cmsRun) postBodyOnce(ctx context.Context, body, idempotencyKey string) 
 	default:
 		return "", fmt.Errorf("got %s: %.300s", resp.Status, text)
 	}
+
 	location := resp.Header.Get("Location")
+
 	return location[strings.LastIndex(location, "/")+1:], nil
 }
 
-// startRace posts the messages of the race in the background. The channel gets the errors when all clients have ended.
+// startRace posts the messages of the race in the background. The channel gets the errors when all
+// clients have ended.
 func (w *cmsRun) startRace() <-chan []error {
 	sent := make(chan []error, 1)
 	go func() { sent <- w.race.Run(w.t.Context(), w.postUntilAccepted) }()
 	return sent
 }
 
-// awaitRace waits until each message of the race is final. It reports an error for failed posts, and for each dead
-// message.
+// awaitRace waits until each message of the race is final. It reports an error for failed posts,
+// and for each dead message.
 func (w *cmsRun) awaitRace(sent <-chan []error) {
 	w.t.Helper()
 	w.awaitPosted(sent)
@@ -223,13 +244,14 @@ func (w *cmsRun) awaitPosted(sent <-chan []error) {
 	for _, err := range <-sent {
 		w.t.Error(err)
 	}
+
 	if len(w.ids) < w.race.Messages() {
 		w.t.Errorf("%d messages were accepted, want at least %d", len(w.ids), w.race.Messages())
 	}
 }
 
-// awaitFinal waits until each accepted message is final, and at most for the time "limit". It reports an error if
-// another message is dead than the rejected ones, or if a rejected one is not.
+// awaitFinal waits until each accepted message is final, and at most for the time "limit". It
+// reports an error if another message is dead than the rejected ones, or if a rejected one is not.
 func (w *cmsRun) awaitFinal(limit time.Duration, rejected map[string]bool) {
 	w.t.Helper()
 	stages, dead := map[string]int{}, []postedMessage{}
@@ -237,20 +259,27 @@ func (w *cmsRun) awaitFinal(limit time.Duration, rejected map[string]bool) {
 	for id := range w.ids {
 		var stage string
 		w.awaitOrShowLanes(id+" is final", deadline, func() bool {
-			stage, _ = w.readStage(postedMessage{ID: id}) // an error means that the test has killed the handler
+			// an error means that the test has killed the handler
+			stage, _ = w.readStage(postedMessage{ID: id})
 			return stage == "delivered" || stage == "superseded" || stage == "dead"
 		})
+
 		stages[stage]++
 		if rejected[id] && stage != "dead" {
 			w.t.Errorf("the message %s that the CMS rejects is %s, want it dead", id, stage)
 		}
+
 		if stage == "dead" && !rejected[id] {
 			dead = append(dead, getJSON[postedMessage](w.system, w.weir+"/api/messages/"+id))
 		}
 	}
-	w.t.Logf("%v; the CMS got %d requests, %d of them writes", stages, w.proxy.Count(), w.writes.Load())
+
+	w.t.Logf("%v; the CMS got %d requests, %d of them writes", stages, w.proxy.Count(),
+		w.writes.Load())
+
 	if len(dead) > 0 {
-		w.t.Errorf("%d of %d messages are dead, want each delivered or superseded:", len(dead), len(w.ids))
+		w.t.Errorf("%d of %d messages are dead, want each delivered or superseded:", len(dead),
+			len(w.ids))
 		for _, m := range dead[:min(3, len(dead))] {
 			w.t.Errorf("%+v", m)
 		}
@@ -265,10 +294,12 @@ func (w *cmsRun) awaitOrShowLanes(condition string, deadline time.Time, holds fu
 		if holds() {
 			return true
 		}
+
 		if time.Now().After(shown) {
 			shown = deadline.Add(time.Hour)
 			w.t.Logf("the lanes: %s", readText(w.t, w.weir+"/api/lanes"))
 		}
+
 		return false
 	})
 }
@@ -279,6 +310,7 @@ func readText(t *testing.T, address string) string {
 	if err != nil {
 		return err.Error()
 	}
+
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return err.Error()
@@ -288,6 +320,7 @@ func readText(t *testing.T, address string) string {
 	if err != nil {
 		return err.Error()
 	}
+
 	return string(text)
 }
 
@@ -298,14 +331,16 @@ func (w *cmsRun) checkPosts() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	if got := realcms.TallyPosts(w.race, posts); !got.IsClean() {
 		w.t.Errorf("got %+v, want one post of the newest version for each slug:\n%+v", got, posts)
 	}
 }
 
-// testTwoKills kills the holder twice: while the holder waits for the answer to the fourth create, and while it waits
-// for the answer to the first update. Both times the CMS has done the write, and the proxy loses the answer. There is
-// at least one update: after the kill at the create, the next holder finds the created item and updates it.
+// testTwoKills kills the holder twice: while the holder waits for the answer to the fourth create,
+// and while it waits for the answer to the first update. Both times the CMS has done the write, and
+// the proxy loses the answer. There is at least one update: after the kill at the create, the next
+// holder finds the created item and updates it.
 func testTwoKills(t *testing.T, api cmsAPI, race realcms.Race) {
 	newCMSRun(t, api, race, 2).killTwice()
 }
@@ -324,6 +359,7 @@ func (w *cmsRun) killTwice() {
 		default:
 			return realcms.Fault{}
 		}
+
 		return realcms.Fault{Spoil: realcms.SpoilLose, Then: func() {
 			select {
 			case reached <- kind:
@@ -332,24 +368,30 @@ func (w *cmsRun) killTwice() {
 			}
 		}}
 	})
+
 	sent := w.startRace()
+
 	for range 2 {
 		select {
 		case kind := <-reached:
 			t.Logf("the holder is killed after the %s", kind)
 			w.killHolder()
 			killed <- struct{}{}
+
 		case <-time.After(slowdown * 3 * time.Minute):
-			t.Fatalf("%d creates, %d updates, want a moment for a kill", creates.Load(), updates.Load())
+			t.Fatalf("%d creates, %d updates, want a moment for a kill", creates.Load(),
+				updates.Load())
 		}
 	}
+
 	w.awaitRace(sent)
 	w.checkPosts()
 }
 
-// testSpoiltAnswers loses answers to creates, loses or spoils answers to other requests, and restarts the CMS's web
-// server in the middle. No version supersedes another, so the CMS gets each version. The race should have only one
-// client, because several clients can post the versions of a slug out of order.
+// testSpoiltAnswers loses answers to creates, loses or spoils answers to other requests, and
+// restarts the CMS's web server in the middle. No version supersedes another, so the CMS gets each
+// version. The race should have only one client, because several clients can post the versions of a
+// slug out of order.
 func testSpoiltAnswers(t *testing.T, api cmsAPI, race realcms.Race) {
 	newCMSRun(t, api, race, 1, "supersede: true", "supersede: false", "delivery:\n",
 		"delivery:\n  settle: 1s\n  backoff: { min: 100ms, max: 1s }\n").spoilAnswers()
@@ -368,23 +410,30 @@ func (w *cmsRun) spoilAnswers() {
 		case n%9 == 0:
 			spoil = []realcms.Spoil{realcms.SpoilHTML, realcms.SpoilCut, realcms.SpoilLose}[n/9%3]
 		}
+
 		spoilt[spoil].Add(1)
+
 		return realcms.Fault{Spoil: spoil}
 	})
+
 	sent := w.startRace()
 	w.awaitCondition("a third of the versions is written", 3*time.Minute,
 		func() bool { return int(w.writes.Load()) >= race.Messages()/3 })
 	if err := w.cms.StopWeb(); err != nil {
 		t.Fatal(err)
 	}
+
 	before := requests.Load()
 	w.awaitCondition("Weir notices", time.Minute, func() bool { return requests.Load() > before })
 	if err := w.cms.StartWeb(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	w.awaitRace(sent)
 	w.checkPosts()
-	for spoil, name := range []string{realcms.SpoilLose: "lost", realcms.SpoilHTML: "HTML", realcms.SpoilCut: "cut"} {
+
+	for spoil, name := range []string{realcms.SpoilLose: "lost", realcms.SpoilHTML: "HTML",
+		realcms.SpoilCut: "cut"} {
 		if name != "" && spoilt[spoil].Load() == 0 {
 			t.Errorf("no answer was spoilt as %s, want some", name)
 		}

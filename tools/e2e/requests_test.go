@@ -26,7 +26,8 @@ func (s *system) getStatus(url string) int {
 	return resp.StatusCode
 }
 
-// postStatus sends a POST without a body, and returns the status of the answer; 0 = there was no answer.
+// postStatus sends a POST without a body, and returns the status of the answer; 0 = there was no
+// answer.
 func (s *system) postStatus(url string) int {
 	resp, err := http.Post(url, "", nil)
 	if err != nil {
@@ -44,6 +45,7 @@ func getJSON[T any](s *system, url string) T {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+
 	resp, err := s.sendRequest(req)
 	if err != nil {
 		s.t.Fatal(err)
@@ -52,24 +54,29 @@ func getJSON[T any](s *system, url string) T {
 	if err := json.NewDecoder(resp.Body).Decode(&v); err != nil {
 		s.t.Fatalf("decode the answer of %s: %v", url, err)
 	}
+
 	return v
 }
 
-// sendRequest sends a request. If a handler ends during a request, the host answers 500 or 502 without a body. In a
-// test that kills handlers or ends hosts, sendRequest repeats a GET that got such an answer, for up to 30 s, longer on
-// a busy machine (see slowdown).
+// sendRequest sends a request. If a handler ends during a request, the host answers 500 or 502
+// without a body. In a test that kills handlers or ends hosts, sendRequest repeats a GET that got
+// such an answer, for up to 30 s, longer on a busy machine (see slowdown).
 func (s *system) sendRequest(req *http.Request) (*http.Response, error) {
 	for limit := time.Now().Add(slowdown * 30 * time.Second); ; {
 		resp, err := http.DefaultClient.Do(req)
-		if err != nil || req.Method != http.MethodGet || !s.hasKilled.Load() || time.Now().After(limit) {
+		if err != nil || req.Method != http.MethodGet || !s.hasKilled.Load() ||
+			time.Now().After(limit) {
 			return resp, err
 		}
+
 		if resp.ContentLength > 0 || resp.StatusCode != http.StatusInternalServerError &&
 			resp.StatusCode != http.StatusBadGateway {
 			return resp, nil
 		}
+
 		text, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
+
 		if err == nil && len(text) > 0 {
 			resp.Body = io.NopCloser(bytes.NewReader(text))
 			return resp, nil
@@ -107,7 +114,8 @@ type postedMessage struct {
 }
 
 // postMessageOnce posts a message once, and records the post in s.history.
-func (s *system) postMessageOnce(path string, version int, idempotencyKey string) (postedMessage, error) {
+func (s *system) postMessageOnce(path string, version int,
+	idempotencyKey string) (postedMessage, error) {
 	sent := time.Now()
 	m, err := s.sendPost(path, version, idempotencyKey)
 	s.recordPost(path, version, sent, m, err)
@@ -115,7 +123,8 @@ func (s *system) postMessageOnce(path string, version int, idempotencyKey string
 }
 
 func versionedArticle(path string, version int) string {
-	return fmt.Sprintf(`<article path="%s" version="%d"><title>Version %d</title></article>`, path, version, version)
+	return fmt.Sprintf(`<article path="%s" version="%d"><title>Version %d</title></article>`, path,
+		version, version)
 }
 
 // keyOf returns the Idempotency-Key that tests send with a version.
@@ -128,6 +137,7 @@ func (s *system) sendPost(path string, version int, idempotencyKey string) (post
 	if err != nil {
 		return postedMessage{}, err
 	}
+
 	req.Header.Set("Content-Type", "application/xml")
 	req.Header.Set("Idempotency-Key", idempotencyKey)
 	resp, err := http.DefaultClient.Do(req)
@@ -135,21 +145,27 @@ func (s *system) sendPost(path string, version int, idempotencyKey string) (post
 		return postedMessage{}, err
 	}
 	defer resp.Body.Close()
+
 	if resp.StatusCode != http.StatusAccepted {
 		text, _ := io.ReadAll(resp.Body)
 		return postedMessage{}, fmt.Errorf("%s: %s", resp.Status, text)
 	}
+
 	m := postedMessage{Location: resp.Header.Get("Location"), version: version}
+
 	return m, json.NewDecoder(resp.Body).Decode(&m)
 }
 
-// postUntilAccepted repeats a post with the same Idempotency-Key until Weir accepts the message or ctx ends.
-func (s *system) postUntilAccepted(ctx context.Context, path string, version int) (postedMessage, error) {
+// postUntilAccepted repeats a post with the same Idempotency-Key until Weir accepts the message or
+// ctx ends.
+func (s *system) postUntilAccepted(ctx context.Context, path string,
+	version int) (postedMessage, error) {
 	for {
 		m, err := s.postMessageOnce(path, version, keyOf(path, version))
 		if err == nil {
 			return m, nil
 		}
+
 		select {
 		case <-ctx.Done():
 			return m, errors.Join(err, ctx.Err())
@@ -158,8 +174,8 @@ func (s *system) postUntilAccepted(ctx context.Context, path string, version int
 	}
 }
 
-// postBurst posts the versions 1 to n of each path. Each path has one client, which posts the versions in order.
-// postBurst returns the accepted messages.
+// postBurst posts the versions 1 to n of each path. Each path has one client, which posts the
+// versions in order. postBurst returns the accepted messages.
 func (s *system) postBurst(ctx context.Context, paths, n int) []postedMessage {
 	return s.postBurstFrom(ctx, paths, n, 1)
 }
@@ -176,16 +192,21 @@ func (s *system) postBurstFrom(ctx context.Context, paths, n, first int) []poste
 				if err != nil {
 					return // ctx has ended, and an ended test cannot report an error
 				}
+
 				if v%4 == 0 {
-					_, _ = s.readStage(m) // for the history; an error means that the test has killed the handler
+					// for the history; an error means that the test has killed the handler
+					_, _ = s.readStage(m)
 				}
+
 				mu.Lock()
 				accepted = append(accepted, m)
 				mu.Unlock()
 			}
 		})
 	}
+
 	wg.Wait()
+
 	return accepted
 }
 
@@ -203,8 +224,8 @@ func (s *system) awaitStages(messages []postedMessage, stage string, limit time.
 	}
 }
 
-// checkRecord checks the CMS's record of a system with one lane. No path has two items, no writes overlap, and no write
-// is out of its key's order. A message can have been written more than once.
+// checkRecord checks the CMS's record of a system with one lane. No path has two items, no writes
+// overlap, and no write is out of its key's order. A message can have been written more than once.
 func (s *system) checkRecord() democms.Stats {
 	s.t.Helper()
 	st := s.readStats()

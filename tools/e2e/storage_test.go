@@ -52,6 +52,7 @@ func useSharedStorage(t *testing.T) *storageAccount {
 	account := &storageAccount{Process: sharedStorage.processes[n],
 		name: nameAccount(sharedStorage.used / sharedProcesses % accountsPerProcess)}
 	sharedStorage.used++
+
 	return account
 }
 
@@ -101,5 +102,6 @@ func startStorage(t *testing.T, o azurite.Options) *azurite.Process {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return p
 }

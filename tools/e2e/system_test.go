@@ -1,9 +1,11 @@
-// Package e2e_test runs the whole system as processes on this machine: Azurite (the emulator of Azure Storage), the
-// demo CMS, and funchost with one or more handlers. funchost is a stand-in for the Functions host. Most tests check the
-// requests that the demo CMS has recorded. Some tests use a RabbitMQ broker or a real CMS.
+// Package e2e_test runs the whole system as processes on this machine: Azurite (the emulator of
+// Azure Storage), the demo CMS, and funchost with one or more handlers. funchost is a stand-in for
+// the Functions host. Most tests check the requests that the demo CMS has recorded. Some tests use
+// a RabbitMQ broker or a real CMS.
 //
-// Old Functions hosts forward requests to the handler, and new hosts proxy them (see host.Mode). Some tests run in both
-// modes. The other tests use a host that proxies, or one that forwards if E2E_HTTP=forwarding is set.
+// Old Functions hosts forward requests to the handler, and new hosts proxy them (see host.Mode).
+// Some tests run in both modes. The other tests use a host that proxies, or one that forwards if
+// E2E_HTTP=forwarding is set.
 package e2e_test
 
 import (
@@ -35,7 +37,8 @@ import (
 // built is the folder with the programs that TestMain builds.
 var built string
 
-// answers is the transport of http.DefaultClient. It checks each answer of Weir against openapi.yaml.
+// answers is the transport of http.DefaultClient. It checks each answer of Weir against
+// openapi.yaml.
 var answers = &openapitest.Transport{Base: recorded}
 
 func TestMain(m *testing.M) {
@@ -44,33 +47,42 @@ func TestMain(m *testing.M) {
 		built = dir
 		err = buildPrograms(dir)
 	}
+
 	if err == nil {
 		answers.Document, err = openapitest.Read(openapi.Document)
 	}
+
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		os.Exit(1)
 	}
+
 	http.DefaultClient.Transport = answers
+
 	if err := atonce.SetTests(testsAtOnce); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		os.Exit(1)
 	}
+
 	code := m.Run()
 	browser.Stop()
 	os.RemoveAll(dir)
+
 	if err := stopSharedStorage(); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e: storage:", err)
 		code = max(code, 1)
 	}
+
 	if err := stopSharedBroker(); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e: broker:", err)
 		code = max(code, 1)
 	}
+
 	for _, text := range answers.Others() {
 		fmt.Fprintln(os.Stderr, "e2e: not as openapi.yaml has it:", text)
 		code = max(code, 1)
 	}
+
 	os.Exit(code)
 }
 
@@ -82,12 +94,14 @@ func buildPrograms(dir string) error {
 	tools, root := "..", filepath.Join("..", "..")
 	for _, program := range []struct{ module, name string }{{root, "handler"}, {tools, "funchost"},
 		{tools, "democms"}} {
-		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, program.name), "./"+program.name)
+		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, program.name),
+			"./"+program.name)
 		cmd.Dir = program.module
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("build %s: %w\n%s", program.name, err, out)
 		}
 	}
+
 	return nil
 }
 
@@ -104,7 +118,8 @@ type system struct {
 	hasKilled atomic.Bool // the test kills handlers or ends hosts
 }
 
-// processLogs gathers the output of all processes, which a failed test shows. Safe for concurrent use.
+// processLogs gathers the output of all processes, which a failed test shows. Safe for concurrent
+// use.
 type processLogs struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -168,13 +183,14 @@ func (s *system) startStagedHost(env, flags []string) {
 	s.weir = "http://127.0.0.1:" + hostPort
 	s.t.Cleanup(answers.Watch("127.0.0.1:"+hostPort,
 		func(text string) { s.t.Error("an answer differs from openapi.yaml:", text) }))
+
 	// As on Azure, the environment names the host's port. If it does not, as in the tests of
 	// several hosts, the handler reads the list of all connections of this machine each second.
 	named := []string{"FUNCTIONS_WORKER_RUNTIME=custom",
 		"ASPNETCORE_URLS=http://127.0.0.1:" + hostPort}
 	s.startProgram("funchost", slices.Concat(s.handlerEnv(), env, named),
-		append([]string{"--script-root", s.app, "--port", hostPort, "--give-up-after", "-1", "--state-dir",
-			s.t.TempDir()}, flags...)...)
+		append([]string{"--script-root", s.app, "--port", hostPort, "--give-up-after", "-1",
+			"--state-dir", s.t.TempDir()}, flags...)...)
 	s.awaitCondition("the system is ready", startLimit,
 		func() bool { return s.getStatus(s.weir+"/api/health") == http.StatusOK })
 }
@@ -228,18 +244,19 @@ func newSystemOn(t *testing.T, account *storageAccount) *system {
 			t.Logf("the end of the log:\n%s", strings.Join(lines[max(0, len(lines)-80):], "\n"))
 		}
 	})
+
 	return s
 }
 
 // handlerEnv returns the environment of a handler. GOGC is empty, because make test sets it for the
 // tests alone.
 func (s *system) handlerEnv() []string {
-	return []string{"GOGC=", "AzureWebJobsStorage=" + s.storage.ConnectionString(), "WEIR_PREFIX=weir", "WEIR_CMS_URL=" + s.cms +
-		"/api/content"}
+	return []string{"GOGC=", "AzureWebJobsStorage=" + s.storage.ConnectionString(),
+		"WEIR_PREFIX=weir", "WEIR_CMS_URL=" + s.cms + "/api/content"}
 }
 
-// stageApp makes an app folder for the host, and returns its path. weirYAML has replacements in the tests'
-// weir.yaml: old and new text in turn.
+// stageApp makes an app folder for the host, and returns its path. weirYAML has replacements in the
+// tests' weir.yaml: old and new text in turn.
 func (s *system) stageApp(weirYAML ...string) string {
 	s.t.Helper()
 	return s.stageAppWith(strings.NewReplacer(weirYAML...).Replace(settings.YAML))
@@ -250,14 +267,17 @@ func (s *system) stageAppWith(yaml string) string {
 	s.t.Helper()
 	app, root := s.t.TempDir(), filepath.Join("..", "..")
 	writeFile(s.t, filepath.Join(app, "weir.yaml"), yaml, 0o644)
-	writeFile(s.t, filepath.Join(app, "host.json"), readFile(s.t, filepath.Join(root, "host.json")), 0o644)
+	writeFile(s.t, filepath.Join(app, "host.json"),
+		readFile(s.t, filepath.Join(root, "host.json")), 0o644)
 	if err := os.Link(filepath.Join(built, "handler"), filepath.Join(app, "handler")); err != nil {
 		s.t.Fatal(err)
 	}
+
 	functions, err := filepath.Glob(filepath.Join(root, "functions", "*", "function.json"))
 	if err != nil || len(functions) < 7 {
 		s.t.Fatalf("functions: %v %v, want at least 7 functions and no error", functions, err)
 	}
+
 	for _, f := range functions {
 		name := filepath.Base(filepath.Dir(f))
 		if err := os.Mkdir(filepath.Join(app, name), 0o755); err != nil {
@@ -265,6 +285,7 @@ func (s *system) stageAppWith(yaml string) string {
 		}
 		writeFile(s.t, filepath.Join(app, name, "function.json"), readFile(s.t, f), 0o644)
 	}
+
 	return app
 }
 
@@ -299,6 +320,7 @@ func (s *system) startProgram(program string, env []string, args ...string) {
 	if program == "funchost" {
 		args = append(args, "--http", string(s.mode))
 	}
+
 	cmd := exec.Command(filepath.Join(built, program), args...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr = s.output, s.output
@@ -306,10 +328,12 @@ func (s *system) startProgram(program string, env []string, args ...string) {
 	if err := cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
+
 	s.t.Cleanup(func() {
 		cmd.Process.Signal(syscall.SIGTERM)
 		done := make(chan struct{})
 		go func() { cmd.Wait(); close(done) }()
+
 		select {
 		case <-done:
 		case <-time.After(slowdown * 20 * time.Second):

@@ -14,12 +14,12 @@ import (
 	"weir/tools/funchost/fleet"
 )
 
-// `make upgrade` builds the previous release, and then runs these tests. The build needs the Git history, so
-// `make test` does not run these tests.
+// `make upgrade` builds the previous release, and then runs these tests. The build needs the Git
+// history, so `make test` does not run these tests.
 
-// The test upgrades Weir in the middle of a burst, with the steps of docs/deploy.md, and later goes back. During each
-// change, hosts of both versions run on one storage. No message may be lost or delivered out of order. Each version
-// must read the messages of the other version.
+// The test upgrades Weir in the middle of a burst, with the steps of docs/deploy.md, and later goes
+// back. During each change, hosts of both versions run on one storage. No message may be lost or
+// delivered out of order. Each version must read the messages of the other version.
 func TestUpgradeAndBack(t *testing.T) {
 	const paths, each = 40, 25
 	u := newUpgrade(t)
@@ -46,6 +46,7 @@ func TestUpgradeAndBack(t *testing.T) {
 	if want := paths * (2*each + each/2); len(messages) != want {
 		t.Fatalf("%d messages were accepted, want %d", len(messages), want)
 	}
+
 	u.awaitStages(messages, "delivered", 5*time.Minute)
 	u.checkBooks(len(messages)+20, paths+20)
 
@@ -71,13 +72,15 @@ func newUpgrade(t *testing.T) *upgrade {
 	if _, err := os.Stat(previous + "/handler"); err != nil {
 		t.Fatalf("WEIR_PREVIOUS names no staged app, run make upgrade: %v", err)
 	}
+
 	u := &upgrade{fleetSystem: newFleetSystem(t, 0), previous: previous}
 	u.ignoreAnswers(u.weir)
+
 	return u
 }
 
-// ignoreAnswers lets answers of an address differ from openapi.yaml, because the previous version has its own
-// openapi.yaml.
+// ignoreAnswers lets answers of an address differ from openapi.yaml, because the previous version
+// has its own openapi.yaml.
 func (u *upgrade) ignoreAnswers(url string) {
 	u.t.Cleanup(answers.Watch(strings.TrimPrefix(url, "http://"), func(string) {}))
 }
@@ -87,16 +90,19 @@ func (u *upgrade) addHosts(count int, app string) (added []*fleet.Host) {
 	u.t.Helper()
 	ctx, cancel := context.WithTimeout(u.t.Context(), slowdown*startLimit)
 	defer cancel()
+
 	for range count {
 		h, err := u.fleet.Add(ctx, "--script-root", app)
 		if err != nil {
 			u.t.Fatal(err)
 		}
+
 		u.ignoreAnswers(h.URL())
 		u.awaitCondition("the host is ready", startLimit,
 			func() bool { return u.getStatus(h.URL()+"/api/health") == http.StatusOK })
 		added = append(added, h)
 	}
+
 	return added
 }
 
@@ -108,13 +114,14 @@ func (u *upgrade) stopHosts(hosts []*fleet.Host) {
 			u.t.Fatal(err)
 		}
 	}
+
 	for _, h := range hosts {
 		<-h.Done()
 	}
 }
 
-// postInBackground posts the given number of versions of each path, from the version "first" on. The channel gets the
-// accepted messages after the last post.
+// postInBackground posts the given number of versions of each path, from the version "first" on.
+// The channel gets the accepted messages after the last post.
 func (u *upgrade) postInBackground(paths, versions, first int) <-chan []postedMessage {
 	accepted := make(chan []postedMessage, 1)
 	go func() { accepted <- u.postBurstFrom(u.t.Context(), paths, versions, first) }()
@@ -125,10 +132,12 @@ func (u *upgrade) postInBackground(paths, versions, first int) <-chan []postedMe
 func (u *upgrade) awaitMoreWrites(count int) {
 	u.t.Helper()
 	before := u.readStats().Writes
-	u.awaitCondition("messages are written", 2*time.Minute, func() bool { return u.readStats().Writes >= before+count })
+	u.awaitCondition("messages are written", 2*time.Minute,
+		func() bool { return u.readStats().Writes >= before+count })
 }
 
-// postScheduled posts messages that are due in 30 s, so that they are usually due after the first change of versions.
+// postScheduled posts messages that are due in 30 s, so that they are usually due after the first
+// change of versions.
 func (u *upgrade) postScheduled(count int) {
 	u.t.Helper()
 	for i := range count {
@@ -138,12 +147,14 @@ func (u *upgrade) postScheduled(count int) {
 		if err != nil {
 			u.t.Fatal(err)
 		}
+
 		r.Header.Set("Content-Type", "application/xml")
 		r.Header.Set("Weir-Deliver-After", "PT30S")
 		res, err := http.DefaultClient.Do(r)
 		if err != nil {
 			u.t.Fatal(err)
 		}
+
 		_ = res.Body.Close()
 		if res.StatusCode != http.StatusAccepted {
 			u.t.Fatalf("a scheduled message was answered %s, want status 202", res.Status)
@@ -156,16 +167,19 @@ func (u *upgrade) postRejected(text string) {
 	u.t.Helper()
 	path := fmt.Sprintf("/bad/%d", u.bad)
 	u.bad++
-	body := fmt.Sprintf(`<article path="%s" version="1"><title>bad: %s</title></article>`, path, text)
+	body := fmt.Sprintf(`<article path="%s" version="1"><title>bad: %s</title></article>`,
+		path, text)
 	res, err := http.Post(u.weir+"/api/messages", "application/xml", strings.NewReader(body))
 	if err != nil || res.StatusCode != http.StatusAccepted {
 		u.t.Fatalf("post a bad message: %v %v, want status 202 and no error", res, err)
 	}
+
 	_ = res.Body.Close()
 }
 
-// checkBooks waits until the lanes count the given number of delivered messages, all messages of postRejected as dead,
-// and no waiting or scheduled messages. Then it checks the number of items in the CMS.
+// checkBooks waits until the lanes count the given number of delivered messages, all messages of
+// postRejected as dead, and no waiting or scheduled messages. Then it checks the number of items in
+// the CMS.
 func (u *upgrade) checkBooks(delivered, items int) {
 	u.t.Helper()
 	type books struct {
@@ -180,17 +194,20 @@ func (u *upgrade) checkBooks(delivered, items int) {
 		}
 		return sum.delivered == delivered && sum.dead == u.bad && sum.left == 0
 	})
+
 	if st := u.checkRecord(); st.Items != items {
 		u.t.Errorf("the CMS has %d items, want %d", st.Items, items)
 	}
 }
 
-// checkRepost checks that this version recognizes the Idempotency-Key of a message that the previous version stored.
+// checkRepost checks that this version recognizes the Idempotency-Key of a message that the
+// previous version stored.
 func (u *upgrade) checkRepost(m postedMessage) {
 	u.t.Helper()
 	path, _, _ := strings.Cut(m.Key, "@")
 	again, err := u.postMessageOnce(path, m.version, keyOf(path, m.version))
 	if err != nil || !again.Duplicate || again.ID != m.ID {
-		u.t.Errorf("posting %s again was answered %+v (%v), want a duplicate of %s", path, again, err, m.ID)
+		u.t.Errorf("posting %s again was answered %+v (%v), want a duplicate of %s", path,
+			again, err, m.ID)
 	}
 }

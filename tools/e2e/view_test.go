@@ -36,6 +36,7 @@ func testView(t *testing.T) {
 		Position        int
 		ExpectedAt      *time.Time
 	}
+
 	for address, want := range map[string]outlook{
 		head:   {"retrying", "its next attempt at ", 1, nil},
 		behind: {"queued", "behind " + id + " of its key, which is retried at ", 2, nil},
@@ -47,9 +48,12 @@ func testView(t *testing.T) {
 				got.Position == want.Position
 		})
 	}
-	if got := getJSON[outlook](s, head+"?outlook=1").ExpectedAt; got == nil || time.Until(*got) <= 0 {
+
+	if got := getJSON[outlook](s, head+"?outlook=1").ExpectedAt; got == nil ||
+		time.Until(*got) <= 0 {
 		t.Errorf("the retry is expected at %v, want a time to come", got)
 	}
+
 	l := getJSON[struct {
 		laneBalance
 		Scheduled, Queued, Retrying int64
@@ -57,15 +61,19 @@ func testView(t *testing.T) {
 		Holder                      string
 		OldestWaitingSeconds        float64
 	}](s, s.weir+"/api/lanes/0")
-	if l.Accepted != 4 || l.Delivered != 1 || l.Retrying != 1 || l.Queued != 2 || l.Scheduled != 0 || !l.Exact ||
+	if l.Accepted != 4 || l.Delivered != 1 || l.Retrying != 1 || l.Queued != 2 ||
+		l.Scheduled != 0 || !l.Exact ||
 		l.Holder == "" || l.OldestWaitingSeconds <= 0 {
-		t.Errorf("got %+v, want 4 accepted: 1 delivered, 1 retrying, 2 queued, held by an instance", l)
+		t.Errorf("got %+v, want 4 accepted: 1 delivered, 1 retrying, 2 queued, held by an instance",
+			l)
 	}
+
 	for query, want := range map[string][]string{
 		"": {"/news/3", "/news/2", "/news/1", "/news/1"}, "stage=retrying": {"/news/1"},
 		"key=" + url.QueryEscape("/news/1"): {"/news/1", "/news/1"},
-		"text=" + url.QueryEscape("GRÜSSE"): nil, "text=" + url.QueryEscape("grüße"): {"/news/3", "/news/1"},
-		"stage=dead": nil,
+		"text=" + url.QueryEscape("GRÜSSE"): nil,
+		"text=" + url.QueryEscape("grüße"):  {"/news/3", "/news/1"},
+		"stage=dead":                        nil,
 	} {
 		var keys []string
 		next := ""
@@ -74,10 +82,12 @@ func testView(t *testing.T) {
 			for _, m := range got.Messages {
 				keys = append(keys, m.Key)
 			}
+
 			if next = ""; !got.Complete {
 				next = "&continue=" + got.Continue
 			}
 		}
+
 		if fmt.Sprint(keys) != fmt.Sprint(want) {
 			t.Errorf("%s: %v, want %v", query, keys, want)
 		}

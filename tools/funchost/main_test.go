@@ -19,16 +19,19 @@ import (
 	"go.uber.org/goleak"
 )
 
-// The environment decides whether this test binary runs the tests, the program under test, or the program's handler.
+// The environment decides whether this test binary runs the tests, the program under test, or the
+// program's handler.
 func TestMain(m *testing.M) {
 	if port := os.Getenv("FUNCTIONS_CUSTOMHANDLER_PORT"); port != "" {
 		err := http.ListenAndServe("127.0.0.1:"+port, http.NotFoundHandler())
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+
 	if os.Getenv("FUNCHOST_TEST_MAIN") != "" {
 		main()
 	}
+
 	goleak.VerifyTestMain(m)
 }
 
@@ -38,9 +41,11 @@ func writeScriptRoot(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	root := t.TempDir()
 	files := map[string]string{
-		"host.json": `{"version":"2.0","customHandler":{"description":{"defaultExecutablePath":"` + self +
+		"host.json": `{"version":"2.0","customHandler":{"description":{"defaultExecutablePath":"` +
+			self +
 			`"},"enableForwardingHttpRequest":true}}`,
 		"fn/function.json": `{"bindings":[{"type":"httpTrigger","name":"req"},{"type":"http","direction":"out",` +
 			`"name":"res"}]}`,
@@ -50,15 +55,17 @@ func writeScriptRoot(t *testing.T) string {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	return root
 }
 
-// startFunchost starts the program and waits until its handler is ready. It returns the program's process and the
-// handler's pid.
+// startFunchost starts the program and waits until its handler is ready. It returns the program's
+// process and the handler's pid.
 func startFunchost(t *testing.T) (cmd *exec.Cmd, handler int) {
 	t.Helper()
 	cmd = exec.Command(os.Args[0], "--script-root", writeScriptRoot(t), "--port", "0")
@@ -67,9 +74,11 @@ func startFunchost(t *testing.T) (cmd *exec.Cmd, handler int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	url, lines := "", bufio.NewScanner(out)
 	address := regexp.MustCompile(`fn: (http://127\.0\.0\.1:\d+)/api/fn`)
@@ -81,7 +90,9 @@ func startFunchost(t *testing.T) (cmd *exec.Cmd, handler int) {
 			return cmd, readHandlerPID(t, url)
 		}
 	}
+
 	t.Fatalf("the program ended (%v), want the line of a started handler", lines.Err())
+
 	return nil, 0
 }
 
@@ -98,19 +109,23 @@ func readHandlerPID(t *testing.T, url string) int {
 		status.Instances[0].PID == 0 {
 		t.Fatalf("status %+v: %v, want 1 Instance, PID more than 0 and no error", status, err)
 	}
+
 	return status.Instances[0].PID
 }
 
-// awaitGone waits until a process has ended. A zombie counts as ended, because only its parent can remove it.
+// awaitGone waits until a process has ended. A zombie counts as ended, because only its parent can
+// remove it.
 func awaitGone(t *testing.T, pid int) {
 	t.Helper()
 	tick, limit := time.NewTicker(10*time.Millisecond), time.After(10*time.Minute)
 	defer tick.Stop()
+
 	for {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil || strings.Contains(string(stat), ") Z ") {
 			return
 		}
+
 		select {
 		case <-tick.C:
 		case <-limit:
@@ -128,9 +143,11 @@ func TestMain_StopsOnSignals(t *testing.T) {
 			if err := cmd.Process.Signal(signal); err != nil {
 				t.Fatal(err)
 			}
+
 			if err := cmd.Wait(); err != nil {
 				t.Errorf("exited with %v; want 0", err)
 			}
+
 			awaitGone(t, handler)
 		})
 	}
@@ -151,6 +168,7 @@ func TestRun_ExitCodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = taken.Close() }) // runs after the parallel subtests have ended
 	_, port, _ := net.SplitHostPort(taken.Addr().String())
 	for name, c := range map[string]struct {
@@ -169,7 +187,8 @@ func TestRun_ExitCodes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var stdout, stderr strings.Builder
-			code := runHost(context.Background(), c.args, func(string) string { return "" }, &stdout, &stderr)
+			code := runHost(context.Background(), c.args, func(string) string { return "" },
+				&stdout, &stderr)
 			if code != c.code || !strings.Contains(stderr.String(), c.text) {
 				t.Errorf("exit code %d, %q; want %d and %q", code, &stderr, c.code, c.text)
 			}

@@ -1,5 +1,5 @@
-// Package kql checks the queries of Application Insights that the repository publishes, with the reference parser of
-// the query language.
+// Package kql checks the queries of Application Insights that the repository publishes, with the
+// reference parser of the query language.
 package kql
 
 import (
@@ -25,14 +25,16 @@ type fault struct {
 	At      string `json:"at"`
 }
 
-// Each query of an alert rule and of the documents is one that Application Insights takes: it parses, and it has no
-// other column than its tables. A rule with a wrong query fails at each evaluation, and raises no alert.
+// Each query of an alert rule and of the documents is one that Application Insights takes: it
+// parses, and it has no other column than its tables. A rule with a wrong query fails at each
+// evaluation, and raises no alert.
 func TestQueries(t *testing.T) {
 	t.Parallel()
 	queries := append(queriesOfRules(t), queriesOfDocuments(t)...)
 	if len(queries) < 9 {
 		t.Fatalf("got %d queries, want 9 at least", len(queries))
 	}
+
 	for _, f := range check(t, queries) {
 		t.Errorf("%s: %s %s at %q", f.Name, f.Code, f.Message, f.At)
 	}
@@ -60,23 +62,28 @@ func check(t *testing.T, queries []query) (found []fault) {
 	if _, err := os.Stat(filepath.Join("node_modules", "@kusto")); err != nil {
 		t.Fatalf("this test needs the parser of queries: run make kql (%v)", err)
 	}
+
 	input, err := json.Marshal(queries)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	cmd := exec.CommandContext(t.Context(), "node", "check.mjs")
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(input), os.Stderr
 	output, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := json.Unmarshal(output, &found); err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
+
 	return found
 }
 
-var ruleQuery = regexp.MustCompile(`(?s)name: '([a-z-]+)'\n(?:[^\n]*\n){1,5}?\s+query: '''\n(.*?)'''`)
+var ruleQuery = regexp.MustCompile(
+	`(?s)name: '([a-z-]+)'\n(?:[^\n]*\n){1,5}?\s+query: '''\n(.*?)'''`)
 
 // queriesOfRules returns the queries of the alert rules in infra.
 func queriesOfRules(t *testing.T) (queries []query) {
@@ -85,19 +92,23 @@ func queriesOfRules(t *testing.T) (queries []query) {
 	for _, m := range ruleQuery.FindAllStringSubmatch(text, -1) {
 		queries = append(queries, query{m[1], m[2]})
 	}
+
 	if n := strings.Count(text, "query: '''"); n != len(queries) {
 		t.Fatalf("got %d queries of alerts.bicep, want %d", len(queries), n)
 	}
+
 	return queries
 }
 
-// queriesOfDocuments returns the blocks of code in docs that begin with the name of a table and go on with a pipe.
+// queriesOfDocuments returns the blocks of code in docs that begin with the name of a table and go
+// on with a pipe.
 func queriesOfDocuments(t *testing.T) (queries []query) {
 	t.Helper()
 	paths, err := filepath.Glob("../../docs/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	table := regexp.MustCompile(`^(traces|customMetrics|requests|dependencies|exceptions)$`)
 	for _, path := range paths {
 		lines := strings.Split(readText(t, "docs/"+filepath.Base(path)), "\n")
@@ -105,15 +116,19 @@ func queriesOfDocuments(t *testing.T) (queries []query) {
 			if !table.MatchString(strings.TrimSpace(lines[i])) {
 				continue
 			}
+
 			first := i
 			for i+1 < len(lines) && strings.HasPrefix(strings.TrimSpace(lines[i+1]), "|") {
 				i++
 			}
+
 			if i > first {
-				queries = append(queries, query{filepath.Base(path), strings.Join(lines[first:i+1], "\n")})
+				queries = append(queries,
+					query{filepath.Base(path), strings.Join(lines[first:i+1], "\n")})
 			}
 		}
 	}
+
 	return queries
 }
 

@@ -20,9 +20,9 @@ import (
 
 const viewKey, writeKey = "view &key=1", "write-key"
 
-// keyedAPI answers the page's requests and checks their keys, as the Functions host does. A GET needs the key of
-// functions/view. Any other request needs the key of functions/write. keyedAPI records the requests other than GET that
-// have the right key, and gives them canned answers.
+// keyedAPI answers the page's requests and checks their keys, as the Functions host does. A GET
+// needs the key of functions/view. Any other request needs the key of functions/write. keyedAPI
+// records the requests other than GET that have the right key, and gives them canned answers.
 type keyedAPI struct {
 	pages http.Handler
 
@@ -44,17 +44,21 @@ func (a *keyedAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet {
 		want = writeKey
 	}
+
 	if key == "" {
 		key = r.URL.Query().Get("code")
 	}
+
 	if key != want {
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
+
 	if r.Method == http.MethodGet {
 		a.pages.ServeHTTP(w, r)
 		return
 	}
+
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	body, _ := io.ReadAll(r.Body)
@@ -68,9 +72,11 @@ func (a *keyedAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotFound)
 		return
 	}
+
 	if canned.then != nil {
 		canned.then()
 	}
+
 	w.WriteHeader(canned.status)
 	io.WriteString(w, canned.body)
 }
@@ -109,7 +115,8 @@ func (a *keyedAPI) lastNoneMatch() string {
 	return a.noneMatch
 }
 
-// openDesk starts the pages of dashboardtest.NewBusy behind a keyedAPI, and opens a browser for them.
+// openDesk starts the pages of dashboardtest.NewBusy behind a keyedAPI, and opens a browser for
+// them.
 func openDesk(t *testing.T) (*browser.Tab, *keyedAPI, *dashboardtest.Source) {
 	t.Helper()
 	f := dashboardtest.NewBusy()
@@ -129,11 +136,13 @@ func enterKey(b *browser.Tab, key string) {
 	b.Type("#key-value", key+browser.Enter)
 }
 
-// confirm waits for a dialog whose question contains the text of the parameter "asked", and answers yes.
+// confirm waits for a dialog whose question contains the text of the parameter "asked", and answers
+// yes.
 func confirm(b *browser.Tab, asked string) {
 	b.T.Helper()
 	b.Until("the dialog asks: "+asked,
-		"document.getElementById('ask').open && "+innerText("#ask-text")+".includes("+fmt.Sprintf("%q", asked)+")")
+		"document.getElementById('ask').open && "+innerText("#ask-text")+".includes("+
+			fmt.Sprintf("%q", asked)+")")
 	b.Click("#ask [value=yes]")
 }
 
@@ -161,16 +170,19 @@ func TestActions_ReplayAsksForTheKeyOnce(t *testing.T) {
 			d.Messages[i].Stage = weir.Queued
 		})
 	})
+
 	visitWithKey(b, "/messages/"+dashboardtest.MessageID(1))
 	b.Click("#replay button")
 	enterKey(b, "wrong")
-	b.Until("the key is refused", "document.getElementById('key').open && !document.getElementById('key-wrong').hidden")
+	b.Until("the key is refused",
+		"document.getElementById('key').open && !document.getElementById('key-wrong').hidden")
 	enterKey(b, writeKey)
 	b.Until("the page reports the replay",
 		innerText("#toasts")+".includes('Replay requested.')")
 	checkSent(b, a, "POST "+path)
 	b.Until("the page shows the new stage",
 		innerText("#stage")+" === 'queued' && !document.getElementById('replay') && document.getElementById('cancel')")
+
 	// From here on, the page must not ask for the key again.
 	a.setAnswer("POST /api/pause", 200, `{"pauses":[]}`, nil)
 	visitWithKey(b, "/pauses")
@@ -183,8 +195,8 @@ func TestActions_ReplayAsksForTheKeyOnce(t *testing.T) {
 	b.Clean()
 }
 
-// The page forgets a key after 15 minutes without use. Otherwise a tab that a user leaves open would allow changes for
-// ever.
+// The page forgets a key after 15 minutes without use. Otherwise a tab that a user leaves open
+// would allow changes for ever.
 func TestActions_AnIdleKeyIsForgotten(t *testing.T) {
 	t.Parallel()
 	b, a, _ := openDesk(t)
@@ -194,6 +206,7 @@ func TestActions_AnIdleKeyIsForgotten(t *testing.T) {
 		b.Type("[data-action*='/api/pause'] [name=reason]", "r")
 		b.Click("[data-action*='/api/pause'] .primary")
 	}
+
 	pause()
 	enterKey(b, writeKey)
 	b.Until("it is paused", innerText("#toasts")+".includes('Paused.')")
@@ -201,11 +214,13 @@ func TestActions_AnIdleKeyIsForgotten(t *testing.T) {
 		const kept = JSON.parse(sessionStorage.getItem(name));
 		sessionStorage.setItem(name, JSON.stringify({ ...kept, usedAt: kept.usedAt - 15 * 60 * 1000 }));
 	}).length`)
+
 	pause()
 	b.Until("the key is asked for", "document.getElementById('key').open")
 	if kept := browser.Eval[float64](b, "sessionStorage.length"); kept != 0 {
 		t.Errorf("got %v stored keys, want none", kept)
 	}
+
 	b.Clean()
 }
 
@@ -221,6 +236,7 @@ func TestActions_EscapeInsteadOfAKeyDoesNothing(t *testing.T) {
 	if got := a.lastRequest(); got != "" {
 		t.Errorf("sent %s, want none", got)
 	}
+
 	b.Clean()
 }
 
@@ -243,36 +259,45 @@ func TestActions_EditShowsTheContractsProblems(t *testing.T) {
 	b.Until("the problems are shown",
 		innerText("#edit output")+".includes('breaks its contract') && "+innerText("#edit output")+
 			".includes('./title: is too long')")
-	checkSent(b, a, "POST "+path+" force=true&note=a+note application/xml; charset=utf-8 <article>ü</article>")
-	if got := browser.Eval[string](b, "document.getElementById('edited').value"); got != "<article>ü</article>" {
+	checkSent(b, a, "POST "+path+
+		" force=true&note=a+note application/xml; charset=utf-8 <article>ü</article>")
+
+	if got := browser.Eval[string](b, "document.getElementById('edited').value"); got !=
+		"<article>ü</article>" {
 		t.Errorf("got the text %q in the editor, want it unchanged", got)
 	}
+
 	b.Clean()
 }
 
 func TestActions_ReplayAllOfAnError(t *testing.T) {
 	t.Parallel()
 	b, a, _ := openDesk(t)
-	a.setAnswer("POST /api/replays", 200, `{"count":387,"complete":true,"estimatedSeconds":194,"keys":301,"refused":4}`,
-		nil)
+	a.setAnswer("POST /api/replays", 200,
+		`{"count":387,"complete":true,"estimatedSeconds":194,"keys":301,"refused":4}`, nil)
 	visitWithKey(b, "/errors/"+dashboardtest.TitleError)
 	if !browser.Eval[bool](b, "document.querySelector('[data-after-dry]').disabled") {
 		t.Error("the replay is enabled before the messages were counted, want it disabled")
 	}
+
 	b.Type("[name=reason]", "limit raised")
 	b.Click("[name=dryRun]")
 	enterKey(b, writeKey)
-	b.Until("it was counted", innerText("output")+".includes('387 messages of 301 keys match.') && "+
-		innerText("output")+
+	b.Until("it was counted", innerText("output")+
+		".includes('387 messages of 301 keys match.') && "+innerText("output")+
 		".includes('4 of them would be refused') && "+innerText("output")+
 		".includes('To replay 383 messages takes about 3 min.')")
-	checkSent(b, a, `POST /api/replays  application/json {"filter":{"fingerprint":"`+dashboardtest.TitleError+
+
+	checkSent(b, a, `POST /api/replays  application/json {"filter":{"fingerprint":"`+
+		dashboardtest.TitleError+
 		`"},"ratePerMinute":60,"stopAtErrorRate":0.5,"reason":"limit raised","dryRun":true}`)
 	a.setAnswer("POST /api/replays", 202, `{"id":"r1","state":"running"}`, nil)
 	b.Click("[data-after-dry]")
 	b.Until("its progress is shown",
-		"location.pathname.endsWith('/replays/r1') && "+innerText("h1")+".includes('title limit was raised')")
-	checkSent(b, a, `POST /api/replays  application/json {"filter":{"fingerprint":"`+dashboardtest.TitleError+
+		"location.pathname.endsWith('/replays/r1') && "+innerText("h1")+
+			".includes('title limit was raised')")
+	checkSent(b, a, `POST /api/replays  application/json {"filter":{"fingerprint":"`+
+		dashboardtest.TitleError+
 		`"},"ratePerMinute":60,"stopAtErrorRate":0.5,"reason":"limit raised"}`)
 	a.setAnswer("DELETE /api/replays/r1", 200, `{"id":"r1","state":"cancelled"}`, nil)
 	b.Click("#main .danger")
@@ -301,7 +326,8 @@ func TestActions_CancelABatch(t *testing.T) {
 func TestActions_ReplayByFilter(t *testing.T) {
 	t.Parallel()
 	b, a, _ := openDesk(t)
-	a.setAnswer("POST /api/replays", 200, `{"count":4,"complete":true,"estimatedSeconds":0,"keys":1,"refused":4}`, nil)
+	a.setAnswer("POST /api/replays", 200,
+		`{"count":4,"complete":true,"estimatedSeconds":0,"keys":1,"refused":4}`, nil)
 	visitWithKey(b, "/replays")
 	b.Type("[name='filter.key']", "/news/1")
 	b.Type("[name='filter.lane']", "2")
@@ -314,7 +340,8 @@ func TestActions_ReplayByFilter(t *testing.T) {
 	const filter = `"filter":{"key":"/news/1","lane":2,"contract":"article","from":"2026-11-20T01:30:00.000Z"},` +
 		`"ratePerMinute":60,"stopAtErrorRate":0.5`
 	checkSent(b, a, "POST /api/replays  application/json {"+filter+`,"dryRun":true}`)
-	a.setAnswer("POST /api/replays", 200, `{"count":4,"complete":true,"estimatedSeconds":4,"keys":1,"refused":0}`, nil)
+	a.setAnswer("POST /api/replays", 200,
+		`{"count":4,"complete":true,"estimatedSeconds":4,"keys":1,"refused":0}`, nil)
 	b.Click("[name=force]")
 	b.Click("[name=dryRun]")
 	b.Until("all would be replayed", innerText("[data-after-dry]")+" === 'Replay 4 messages'")
@@ -339,6 +366,7 @@ func TestActions_ResumeNamesThePausedKey(t *testing.T) {
 	b.Click("#pauses tbody tr:nth-child(3) button")
 	b.Until("the CMS is tried", innerText("#toasts")+".includes('Lane 3 tries the CMS at once.')")
 	checkSent(b, a, `POST /api/resume  application/json {"lane":3}`)
+
 	// Remove the old toasts, so that the wait for a new toast does not find an old one.
 	browser.Eval[bool](b, "document.querySelectorAll('#toasts .toast').forEach(t => t.remove()); true")
 	b.Click("[data-action*='/api/resume'][data-one-of] .primary")
@@ -363,10 +391,12 @@ func TestActions_CancelAndItsRefusal(t *testing.T) {
 		b.Until("the form is ready again",
 			"!document.getElementById('ask').open && !('busy' in document.getElementById('cancel').dataset)")
 	}
+
 	awaitReady()
 	if got := a.lastRequest(); got != "" {
 		t.Errorf("sent %s, want none", got)
 	}
+
 	b.Click("#cancel button")
 	confirm(b, "cannot be undone")
 	enterKey(b, writeKey)
@@ -376,12 +406,14 @@ func TestActions_CancelAndItsRefusal(t *testing.T) {
 	b.Click("#cancel button")
 	confirm(b, "cannot be undone")
 	b.Until("the page reports the request",
-		innerText("#toasts")+".includes('Cancellation requested.') && "+innerText("#cancel output")+" === ''")
+		innerText("#toasts")+".includes('Cancellation requested.') && "+
+			innerText("#cancel output")+" === ''")
 	a.setAnswer("POST "+path, 200, `{"stage":"cancelled"}`, nil)
 	awaitReady()
 	b.Click("#cancel button")
 	confirm(b, "cannot be undone")
-	b.Until("the page reports the cancellation", innerText("#toasts")+".includes('The message is cancelled.')")
+	b.Until("the page reports the cancellation",
+		innerText("#toasts")+".includes('The message is cancelled.')")
 	checkSent(b, a, "POST "+path+" reason=sent+twice")
 	b.Clean()
 }

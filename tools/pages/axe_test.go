@@ -11,25 +11,27 @@ import (
 	"weir/tools/browser"
 )
 
-// findViolations is a script that checks the page with axe, an accessibility checker, for WCAG 2.1 AA and best
-// practice. The script sets window.violations to a text. Each line of the text has a violated rule and the elements
-// that violate the rule.
+// findViolations is a script that checks the page with axe, an accessibility checker, for WCAG 2.1
+// AA and best practice. The script sets window.violations to a text. Each line of the text has a
+// violated rule and the elements that violate the rule.
 const findViolations = `axe.run({runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]}).then((result) => {
 	window.violations = result.violations.map((v) => v.id + ": " + v.nodes.map((n) => n.html.slice(0, 120)).join(" | ")).join("\n");
 }, (failure) => { window.violations = "axe: " + failure; }), true`
 
-// changingPages names the pages that are not the same for all example systems. The function states returns these
-// systems; one of them is named "busy".
+// changingPages names the pages that are not the same for all example systems. The function states
+// returns these systems; one of them is named "busy".
 var changingPages = []string{"overview", "search", "errors", "replays", "pauses", "audit"}
 
-// TestAccessibility checks WCAG 2.1 AA and axe's best practice in both themes, at the widths of a desktop and of a
-// phone. It checks all pages of the system "busy", and only changingPages of the other systems.
+// TestAccessibility checks WCAG 2.1 AA and axe's best practice in both themes, at the widths of a
+// desktop and of a phone. It checks all pages of the system "busy", and only changingPages of the
+// other systems.
 func TestAccessibility(t *testing.T) {
 	t.Parallel()
 	axe, err := os.ReadFile("node_modules/axe-core/axe.min.js")
 	if err != nil {
 		t.Fatalf("this test needs axe-core (make axe): %v", err)
 	}
+
 	for name, f := range states() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -38,6 +40,7 @@ func TestAccessibility(t *testing.T) {
 				if name != "busy" && !slices.Contains(changingPages, page) {
 					continue
 				}
+
 				for _, theme := range []string{"light", "dark"} {
 					b.Visit("/api/dashboard" + path + "?theme=" + theme)
 					browser.Eval[bool](b, string(axe)+";true")

@@ -24,14 +24,17 @@ func TestKeyboard(t *testing.T) {
 	if got := browser.Eval[string](b, "document.activeElement.className"); got != "skip" {
 		t.Errorf("the first tab stops at %q, want skip", got)
 	}
+
 	if !browser.Eval[bool](b, "getComputedStyle(document.activeElement).outlineStyle !== 'none' && "+
 		"document.activeElement.getBoundingClientRect().top >= 0") {
 		t.Error("the focused element has no outline or lies above the screen, want it visible")
 	}
+
 	b.Do(chromedp.KeyEvent(kb.Enter))
 	b.Until("the focus is at the content", "document.activeElement.id === 'main'")
-	// The page listens for the press of the key "/". chromedp.KeyEvent would send only a character, so the test itself
-	// sends the events of this key.
+
+	// The page listens for the press of the key "/". chromedp.KeyEvent would send only a character,
+	// so the test itself sends the events of this key.
 	browser.Call(b, input.DispatchKeyEvent,
 		input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyDown, Key: "/", Text: "/"})
 	browser.Call(b, input.DispatchKeyEvent,
@@ -39,6 +42,7 @@ func TestKeyboard(t *testing.T) {
 	b.Until("the search has the focus", "document.activeElement.id === 'find'")
 	b.Do(chromedp.KeyEvent("a/b" + kb.Enter))
 	b.Until("it was searched for", "location.search.includes('q=a%2Fb')")
+
 	for name, path := range dashboardtest.Pages() {
 		b.Visit("/api/dashboard" + path)
 		unreachable := browser.Eval[int](b,
@@ -49,17 +53,22 @@ func TestKeyboard(t *testing.T) {
 			.filter(e => !(e.getAttribute('aria-label') || e.labels?.length || (e.getAttribute('aria-labelledby') && document.getElementById(e.getAttribute('aria-labelledby'))) || e.textContent.trim()))
 			.filter(e => e.id !== 'jobs').map(e => e.outerHTML.slice(0, 80)).join(' ')`)
 		if unreachable != 0 || nameless != "" {
-			t.Errorf("%s: %d cannot be reached; without a name: %s; want none", name, unreachable, nameless)
+			t.Errorf("%s: %d cannot be reached; without a name: %s; want none", name,
+				unreachable, nameless)
 		}
+
 		if n := browser.Eval[int](b,
-			"document.querySelectorAll('table:not(:has(caption)), th:not([scope])').length"); n != 0 {
+			"document.querySelectorAll('table:not(:has(caption)), th:not([scope])').length"); n !=
+			0 {
 			t.Errorf("%s: %d tables without caption or headings without scope, want none", name, n)
 		}
 	}
+
 	b.Clean()
 }
 
-// TestState checks that a reload keeps the filter, the theme and the key, because the page's address has them.
+// TestState checks that a reload keeps the filter, the theme and the key, because the page's
+// address has them.
 func TestState(t *testing.T) {
 	t.Parallel()
 	f := dashboardtest.NewBusy()
@@ -69,8 +78,12 @@ func TestState(t *testing.T) {
 		chromedp.SetValue(chromedp.CSS(".filter [name=from]"), "2026-11-20T08:30"))
 	b.Type(".filter [name=q]", "title")
 	b.Click(".filter .primary")
-	// The wait includes readyState, because the browser changes the address before it has loaded the page.
-	b.Until("it was searched for", "location.search.includes('stage=dead') && document.readyState === 'complete'")
+
+	// The wait includes readyState, because the browser changes the address before it has loaded
+	// the page.
+	b.Until("it was searched for",
+		"location.search.includes('stage=dead') && document.readyState === 'complete'")
+
 	for range 2 {
 		got := browser.Eval[string](b,
 			"[...new FormData(document.querySelector('.filter'))].filter(f => f[1]).join(';') + "+
@@ -78,16 +91,21 @@ func TestState(t *testing.T) {
 		if want := "code,k&ey;theme,dark;q,title;stage,dead;from,2026-11-20T08:30dark"; !strings.HasPrefix(got, want) {
 			t.Errorf("%s\nwant %s", got, want)
 		}
-		if n := browser.Eval[int](b, "document.querySelectorAll('.messages tbody tr').length"); n == 0 {
+
+		if n := browser.Eval[int](b, "document.querySelectorAll('.messages tbody tr').length"); n ==
+			0 {
 			t.Error("found no message, want some")
 		}
+
 		b.Reload()
 	}
+
 	if n := browser.Eval[int](b,
 		"[...document.querySelectorAll('a[href^=\"/\"], link[rel=stylesheet], script[src]')].filter(e => !(new "+
 			"URL(e.href || e.src)).searchParams.has('code')).length"); n != 0 {
 		t.Errorf("%d addresses lack the key, want each with it", n)
 	}
+
 	b.Clean()
 }
 
@@ -99,9 +117,10 @@ func TestThemes(t *testing.T) {
 	}
 	prefer := func(scheme string) {
 		browser.Call(b, emulation.SetEmulatedMedia,
-			emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme",
-				Value: scheme}}})
+			emulation.SetEmulatedMediaParams{
+				Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
 	}
+
 	seen := map[string]string{}
 	for _, system := range []string{"light", "dark"} {
 		prefer(system)
@@ -110,11 +129,14 @@ func TestThemes(t *testing.T) {
 			seen[system+"/"+theme] = background()
 		}
 	}
+
 	light, dark := seen["light/"], seen["dark/"]
-	if light == dark || seen["light/dark"] != dark || seen["dark/light"] != light || seen["dark/dark"] != dark ||
+	if light == dark || seen["light/dark"] != dark || seen["dark/light"] != light ||
+		seen["dark/dark"] != dark ||
 		seen["light/light"] != light {
 		t.Errorf("got backgrounds %v, want those of the theme, else those of the system", seen)
 	}
+
 	for _, theme := range []string{"light", "dark"} {
 		for _, page := range []string{"overview", "story", "edited", "pauses"} {
 			b.Visit("/api/dashboard" + dashboardtest.Pages()[page] + "?theme=" + theme)
@@ -123,11 +145,13 @@ func TestThemes(t *testing.T) {
 			}
 		}
 	}
+
 	b.Clean()
 }
 
-// lowContrast is a script that lists elements whose text has a contrast of less than 4.5:1 to the background (WCAG 2,
-// AA). The script skips charts, dialogs, and elements that are hidden or disabled.
+// lowContrast is a script that lists elements whose text has a contrast of less than 4.5:1 to the
+// background (WCAG 2, AA). The script skips charts, dialogs, and elements that are hidden or
+// disabled.
 const lowContrast = `(() => {
 	const parse = (c) => { const m = c.match(/[\d.]+/g).map(Number); return c.startsWith("color(") ? [m[0]*255, m[1]*255, m[2]*255, m[3] ?? 1] : [m[0], m[1], m[2], m[3] ?? 1]; };
 	const over = (a, b) => [0, 1, 2].map(i => a[i]*a[3] + b[i]*(1-a[3])).concat(1);
@@ -143,16 +167,18 @@ const lowContrast = `(() => {
 	return [...low];
 })()`
 
-// TestUpdate_LeavesTheReaderAlone checks that an update of the page shows new data, but keeps the reader's focus, input
-// and selection. While a panel contains the selection, the page does not update this panel.
+// TestUpdate_LeavesTheReaderAlone checks that an update of the page shows new data, but keeps the
+// reader's focus, input and selection. While a panel contains the selection, the page does not
+// update this panel.
 func TestUpdate_LeavesTheReaderAlone(t *testing.T) {
 	t.Parallel()
 	f := dashboardtest.NewBusy()
 	d := f.Dashboard()
 	b := openBrowser(t, d)
 	b.Visit("/api/dashboard")
-	// The event makes the page update at once, as if the reader returned to the tab. So the test need not wait for the
-	// page's timer.
+
+	// The event makes the page update at once, as if the reader returned to the tab. So the test
+	// need not wait for the page's timer.
 	update := "document.dispatchEvent(new Event('visibilitychange'))"
 	browser.Eval[bool](b, `document.querySelector("#figures-flow").open = true; document.querySelector("#lane-2 a").focus(); document.querySelector("#find").value = "typed";
 		const s = getSelection(); s.selectAllChildren(document.querySelector("#books-title")); true`)
@@ -162,9 +188,12 @@ func TestUpdate_LeavesTheReaderAlone(t *testing.T) {
 		busy.Accepted += 77_777 - busy.Waiting
 		busy.Waiting = 77_777
 	})
+
 	browser.Eval[bool](b, update)
 	b.Until("the lane is new",
-		"document.querySelector('#lane-9') && "+innerText("#lane-2")+".replace(/\\s/g, '').includes('77777')")
+		"document.querySelector('#lane-9') && "+innerText("#lane-2")+
+			".replace(/\\s/g, '').includes('77777')")
+
 	if got := browser.Eval[string](b,
 		`[document.querySelector("#figures-flow").open,`+
 			` document.activeElement === document.querySelector("#lane-2 a"), document.querySelector("#find").value,`+
@@ -174,22 +203,26 @@ func TestUpdate_LeavesTheReaderAlone(t *testing.T) {
 		t.Errorf("figures open, focus, typed text, selection, and the selected panels left as they are: %s, want "+
 			"true,true,typed,true,false", got)
 	}
+
 	browser.Eval[bool](b, "getSelection().removeAllRanges(); "+update)
-	b.Until("the panels are new, too", innerText("#panels")+".replace(/\\s/g, '').includes('79677')")
+	b.Until("the panels are new, too",
+		innerText("#panels")+".replace(/\\s/g, '').includes('79677')")
 	b.Clean()
 }
 
-// TestUpdate_AnErrorThatIsGone checks that the page of an error stops showing messages as dead when the error has no
-// dead messages any more.
+// TestUpdate_AnErrorThatIsGone checks that the page of an error stops showing messages as dead when
+// the error has no dead messages any more.
 func TestUpdate_AnErrorThatIsGone(t *testing.T) {
 	t.Parallel()
 	f := dashboardtest.NewBusy()
 	b := openBrowser(t, f.Dashboard())
 	b.Visit("/api/dashboard/errors/" + dashboardtest.TitleError)
+
 	if !browser.Eval[bool](b, innerText("#error")+
 		".includes('Dead messages') && document.querySelectorAll('#messages tbody tr').length > 0") {
 		t.Error("the page lacks the error or its messages, want both before it is gone")
 	}
+
 	f.Change(func(d *dashboardtest.Data) { d.Clusters = wire.ErrorList{Complete: true} })
 	browser.Eval[bool](b, "document.dispatchEvent(new Event('visibilitychange'))")
 	b.Until("it is gone, and its messages",
@@ -198,42 +231,50 @@ func TestUpdate_AnErrorThatIsGone(t *testing.T) {
 	b.Clean()
 }
 
-// TestUpdate_SaysWhyNot checks that the page names the reason of a failed update. In this test the server answers, but
-// refuses the key.
+// TestUpdate_SaysWhyNot checks that the page names the reason of a failed update. In this test the
+// server answers, but refuses the key.
 func TestUpdate_SaysWhyNot(t *testing.T) {
 	t.Parallel()
 	b, a, _ := openDesk(t)
 	visitWithKey(b, "")
 	a.changeKey("another key")
 	browser.Eval[bool](b, "document.dispatchEvent(new Event('visibilitychange'))")
-	b.Until("the page names the reason", innerText("#pulse")+".includes('the key is not accepted any more')")
+	b.Until("the page names the reason",
+		innerText("#pulse")+".includes('the key is not accepted any more')")
 	b.Clean()
 }
 
 func TestWithoutScript(t *testing.T) {
 	t.Parallel()
 	b := openBrowser(t, dashboardtest.NewBusy().Dashboard())
-	browser.Call(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+	browser.Call(b, emulation.SetScriptExecutionDisabled,
+		emulation.SetScriptExecutionDisabledParams{Value: true})
+
 	for name, path := range dashboardtest.Pages() {
 		b.Visit("/api/dashboard" + path)
 		if shown := browser.Eval[string](b,
 			"[...document.querySelectorAll('form[data-action]')].filter(f => f.getClientRects().length).map(f => "+
 				"f.dataset.action).join()"); shown != "" {
-			t.Errorf("%s shows the actions %s, want none without a script to send them", name, shown)
+			t.Errorf("%s shows the actions %s, want none without a script to send them",
+				name, shown)
 		}
-		if words := browser.Eval[int](b, "document.querySelector('main').innerText.length"); words < 20 {
+
+		if words := browser.Eval[int](b, "document.querySelector('main').innerText.length"); words <
+			20 {
 			t.Errorf("%s has %d characters of text, want at least 20", name, words)
 		}
 	}
+
 	b.Visit("/api/dashboard/messages?" + url.Values{"q": {"politics/3"}}.Encode())
 	if n := browser.Eval[int](b, "document.querySelectorAll('.messages tbody tr').length"); n == 0 {
 		t.Error("found no message, want some")
 	}
+
 	b.Clean()
 }
 
-// TestUpdate_NotWhileHidden checks that a hidden page stops its timer and sends no requests. When the reader looks at
-// the page again, the page updates.
+// TestUpdate_NotWhileHidden checks that a hidden page stops its timer and sends no requests. When
+// the reader looks at the page again, the page updates.
 func TestUpdate_NotWhileHidden(t *testing.T) {
 	t.Parallel()
 	b := openBrowser(t, dashboardtest.NewBusy().Dashboard())
@@ -249,11 +290,15 @@ func TestUpdate_NotWhileHidden(t *testing.T) {
 		Object.defineProperty(document, "hidden", { get: () => hidden });
 		window.look = (away) => { hidden = away; document.dispatchEvent(new Event("visibilitychange")); };
 		look(false); true`)
+
 	b.Until("it was updated, and will be again", "asked === 1 && waiting.size === 1")
 	browser.Eval[bool](b, "look(true); true")
-	if got := browser.Eval[string](b, "asked + ' asked, ' + waiting.size + ' waiting'"); got != "1 asked, 0 waiting" {
+
+	if got := browser.Eval[string](b, "asked + ' asked, ' + waiting.size + ' waiting'"); got !=
+		"1 asked, 0 waiting" {
 		t.Errorf("hidden: %s, want \"1 asked, 0 waiting\"", got)
 	}
+
 	browser.Eval[bool](b, "look(false); true")
 	b.Until("it goes on", "asked === 2 && waiting.size === 1")
 	b.Clean()

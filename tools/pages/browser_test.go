@@ -1,5 +1,5 @@
-// Package pages_test tests the operator's page in a real browser: layout, keyboard, themes, updates, actions and
-// hostile content.
+// Package pages_test tests the operator's page in a real browser: layout, keyboard, themes,
+// updates, actions and hostile content.
 package pages_test
 
 import (
@@ -21,8 +21,10 @@ func TestMain(m *testing.M) {
 
 // states returns the systems whose pages the tests look at, by the name of their state.
 func states() map[string]*dashboardtest.Source {
-	return map[string]*dashboardtest.Source{"busy": dashboardtest.NewBusy(), "empty": dashboardtest.NewEmpty(),
-		"broken": dashboardtest.NewBroken(), "down": dashboardtest.NewDown(), "paused": dashboardtest.NewPaused(),
+	return map[string]*dashboardtest.Source{"busy": dashboardtest.NewBusy(),
+		"empty":  dashboardtest.NewEmpty(),
+		"broken": dashboardtest.NewBroken(), "down": dashboardtest.NewDown(),
+		"paused":  dashboardtest.NewPaused(),
 		"held up": dashboardtest.NewHeldUp()}
 }
 
@@ -34,14 +36,15 @@ func openBrowser(t *testing.T, h http.Handler) *browser.Tab {
 	return browser.Open(t, server.URL)
 }
 
-// savePicture writes a picture of the page into the folder that the environment variable PICTURES names. If PICTURES is
-// not set, savePicture does nothing.
+// savePicture writes a picture of the page into the folder that the environment variable PICTURES
+// names. If PICTURES is not set, savePicture does nothing.
 func savePicture(b *browser.Tab, name string) {
 	b.T.Helper()
 	dir := os.Getenv("PICTURES")
 	if dir == "" {
 		return
 	}
+
 	if err := os.WriteFile(filepath.Join(dir, name+".png"), b.Picture(), 0o644); err != nil {
 		b.T.Fatal(err)
 	}

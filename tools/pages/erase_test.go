@@ -25,7 +25,8 @@ func TestActions_Erase(t *testing.T) {
 	b, a, f := openDesk(t)
 	id := dashboardtest.MessageID(1)
 	path := "/api/messages/" + id + "/erase"
-	a.setAnswer("POST "+path, 409, `{"title":"Conflict","detail":"a replay of the message is waiting"}`, nil)
+	a.setAnswer("POST "+path, 409,
+		`{"title":"Conflict","detail":"a replay of the message is waiting"}`, nil)
 	visitWithKey(b, "/messages/"+id)
 	b.Click("#erase summary")
 	b.Click("#erase button")
@@ -37,15 +38,18 @@ func TestActions_Erase(t *testing.T) {
 	if got := a.lastRequest(); got != "" {
 		t.Errorf("sent %s without a confirmation, want no request", got)
 	}
+
 	b.Click("#erase button")
 	confirm(b, "Erase body, answers, notes and key")
 	enterKey(b, writeKey)
-	b.Until("the refusal is shown", innerText("#erase output")+" === 'a replay of the message is waiting'")
+	b.Until("the refusal is shown",
+		innerText("#erase output")+" === 'a replay of the message is waiting'")
 	a.setAnswer("POST "+path, 200, `{"stage":"dead"}`, func() {
 		changeMessage(f, id, func(m *wire.MessageLine) {
 			m.ErasedAt, m.Key, m.LastError = dashboardtest.Noon, "sha256:00ff", "erased"
 		})
 	})
+
 	b.Click("#erase button")
 	confirm(b, "Erase body, answers, notes and key")
 	b.Until("the page reports the erasure",
@@ -55,8 +59,10 @@ func TestActions_Erase(t *testing.T) {
 		innerText("#erased")+".includes('The content of this message was erased at')"+
 			" && !document.getElementById('erase') && !document.getElementById('replay')"+
 			" && "+innerText("#facts")+".includes('sha256:00ff')")
-	b.Until("the page shows the body no longer", "!document.querySelector('pre.xml, a[download]') && "+
-		innerText("#bodies")+".includes('not kept')")
+
+	b.Until("the page shows the body no longer",
+		"!document.querySelector('pre.xml, a[download]') && "+
+			innerText("#bodies")+".includes('not kept')")
 	savePicture(b, "erased")
 	b.Clean()
 }
@@ -65,12 +71,15 @@ func TestActions_Erase(t *testing.T) {
 func TestActions_EraseIsForFinalMessages(t *testing.T) {
 	t.Parallel()
 	b, _, _ := openDesk(t)
-	for n, want := range map[int]bool{1: true, 3: false} { // message 1 is dead, message 3 is retrying
+
+	// message 1 is dead, message 3 is retrying
+	for n, want := range map[int]bool{1: true, 3: false} {
 		visitWithKey(b, "/messages/"+dashboardtest.MessageID(n))
 		if got := browser.Eval[bool](b, "document.getElementById('erase') !== null"); got != want {
 			t.Errorf("message %d: erasure offered is %v, want %v", n, got, want)
 		}
 	}
+
 	b.Clean()
 }
 
@@ -83,14 +92,18 @@ func TestActions_ForgetVersion(t *testing.T) {
 		m.Key, m.VersionWarning = key, "1767960000000 is a hundred times 17"
 		m.AcceptedAt = m.AcceptedAt.Add(-time.Second)
 	})
-	a.setAnswer("POST /api/versions/forget", 404, `{"title":"Not Found","detail":"no version is remembered"}`, nil)
+
+	a.setAnswer("POST /api/versions/forget", 404,
+		`{"title":"Not Found","detail":"no version is remembered"}`, nil)
 	visitWithKey(b, "/messages/"+id)
-	b.Until("the warning is shown", innerText("#version-warning")+".includes('1767960000000 is a hundred times 17')")
+	b.Until("the warning is shown",
+		innerText("#version-warning")+".includes('1767960000000 is a hundred times 17')")
 	savePicture(b, "version-warning")
 	b.Click("#version-warning button")
 	confirm(b, "Forget the delivered version of this key?")
 	enterKey(b, writeKey)
-	b.Until("the refusal is shown", innerText("#version-warning output")+" === 'no version is remembered'")
+	b.Until("the refusal is shown",
+		innerText("#version-warning output")+" === 'no version is remembered'")
 	a.setAnswer("POST /api/versions/forget", 202, `{"key":"k","lane":0,"versions":[]}`, nil)
 	b.Click("#version-warning button")
 	confirm(b, "Forget the delivered version of this key?")

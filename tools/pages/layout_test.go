@@ -8,8 +8,8 @@ import (
 	"weir/tools/browser"
 )
 
-// TestLayout checks the dashboard's pages for each system that the function "states" returns, such as a busy one. No
-// page may be wider than the window, and the browser must report no problem.
+// TestLayout checks the dashboard's pages for each system that the function "states" returns, such
+// as a busy one. No page may be wider than the window, and the browser must report no problem.
 func TestLayout(t *testing.T) {
 	t.Parallel()
 	for name, f := range states() {
@@ -21,11 +21,13 @@ func TestLayout(t *testing.T) {
 				if strings.Contains(path, "?") {
 					separator = "&"
 				}
+
 				for _, theme := range []string{"light", "dark"} {
 					b.Visit("/api/dashboard" + path + separator + "theme=" + theme)
 					checkWidths(b, page, name+"-"+page, theme)
 				}
 			}
+
 			b.Clean()
 		})
 	}
@@ -44,6 +46,7 @@ func checkWidths(b *browser.Tab, page, picture, theme string) {
 			b.T.Errorf("%s, %s, %s is %v wide, want at most %v", page, screen.name, theme, wide,
 				screen.width)
 		}
+
 		savePicture(b, picture+"-"+screen.name+"-"+theme)
 	}
 }

@@ -10,23 +10,27 @@ import (
 	"weir/tools/browser"
 )
 
-// TestTimes checks that the page shows times in UTC, or in the browser's time zone if the reader chooses local times.
-// The page remembers the choice. The chosen zone also applies to times that the reader enters. Without JavaScript all
-// times are UTC.
+// TestTimes checks that the page shows times in UTC, or in the browser's time zone if the reader
+// chooses local times. The page remembers the choice. The chosen zone also applies to times that
+// the reader enters. Without JavaScript all times are UTC.
 func TestTimes(t *testing.T) {
 	t.Parallel()
 	b, a, f := openDesk(t)
-	browser.Call(b, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Asia/Kolkata"})
+	browser.Call(b, emulation.SetTimezoneOverride,
+		emulation.SetTimezoneOverrideParams{TimezoneID: "Asia/Kolkata"})
 	visitWithKey(b, "")
-	const moment, zone, axis, tile, step = "#moment time", "#zone", "#chart-flow .x time", "#tiles time",
+	const moment, zone, axis, tile, step = "#moment time", "#zone", "#chart-flow .x time",
+		"#tiles time",
 		"#figures-flow tbody time"
 	b.Until("the times are in UTC", innerText(moment)+" === '12:00:07' && "+innerText(zone)+
 		" === 'All times are UTC.' && "+innerText(axis)+" === '11:01'")
 	b.Click("[data-zone=local]")
 	b.Until("the times are local", innerText(moment)+" === '17:30:07' && "+innerText(zone)+
-		" === 'Times are Asia/Calcutta.' && "+innerText(axis)+" === '16:31' && "+innerText(tile)+" === '17:27' && "+
+		" === 'Times are Asia/Calcutta.' && "+innerText(axis)+" === '16:31' && "+innerText(tile)+
+		" === '17:27' && "+
 		"document.querySelector('"+step+"').textContent === '20 Nov 16:31' && "+
 		"document.querySelector('rect.hit title').textContent.startsWith('20 Nov 16:31\\n')")
+
 	f.Change(func(*dashboardtest.Data) {})
 	b.Until("an update is local, too", innerText(moment)+" === '17:30:12'")
 
@@ -51,9 +55,12 @@ func TestTimes(t *testing.T) {
 		"document.querySelector('[name=from]').value === '2026-11-19T19:30'")
 	b.Clean()
 
-	browser.Call(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+	browser.Call(b, emulation.SetScriptExecutionDisabled,
+		emulation.SetScriptExecutionDisabledParams{Value: true})
 	visitWithKey(b, "")
-	if got := browser.Eval[string](b, innerText(moment)+" + "+innerText(zone)); got != "12:00:12All times are UTC." {
+
+	if got := browser.Eval[string](b, innerText(moment)+" + "+innerText(zone)); got !=
+		"12:00:12All times are UTC." {
 		t.Errorf("without a script: got %q, want 12:00:12 and that all times are UTC", got)
 	}
 }

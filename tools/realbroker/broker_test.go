@@ -10,8 +10,8 @@ import (
 	"weir/tools/realbroker"
 )
 
-// Tests of consumers kill the broker and then count messages. So a kill must not lose messages that the broker has
-// confirmed.
+// Tests of consumers kill the broker and then count messages. So a kill must not lose messages that
+// the broker has confirmed.
 func TestBroker_KeepsConfirmedMessagesOverAKill(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
@@ -25,23 +25,30 @@ func TestBroker_KeepsConfirmedMessagesOverAKill(t *testing.T) {
 		if _, err := ch.QueueDeclare("q", true, false, false, false, nil); err != nil {
 			return err
 		}
+
 		if err := ch.Confirm(false); err != nil {
 			return err
 		}
+
 		confirmed, err := ch.PublishWithDeferredConfirm("", "q", true, false,
 			amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte("<a/>")})
 		if err != nil {
 			return err
 		}
+
 		_, err = confirmed.WaitContext(ctx)
+
 		return err
 	})
+
 	if err := b.Kill(ctx); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := b.Restart(ctx); err != nil {
 		t.Fatal(err)
 	}
+
 	useChannel(t, b, func(ch *amqp.Channel) error {
 		d, found, err := ch.Get("q", true)
 		if string(d.Body) != "<a/>" {
@@ -63,6 +70,7 @@ func useChannel(t *testing.T, b *realbroker.Broker, use func(*amqp.Channel) erro
 	if err == nil {
 		err = use(ch)
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,8 @@ import (
 	"strconv"
 )
 
-// apostrophe is an ApostropheCMS 4 with PostgreSQL. Its piece type "article" stands in tools/cms/apostrophe.
+// apostrophe is an ApostropheCMS 4 with PostgreSQL. Its piece type "article" stands in
+// tools/cms/apostrophe.
 type apostrophe struct {
 	*Site
 	key string // API key with the role "editor"
@@ -33,14 +34,19 @@ func (a *apostrophe) tokenPath() string { return filepath.Join(a.dir, "token") }
 
 func (a *apostrophe) newCommand() *exec.Cmd {
 	cmd := a.node(filepath.Join(a.programs, "apostrophe"), []string{
-		"DATABASE_URI=postgres://" + postgresUser + "@localhost/apos?host=" + a.database.(*postgres).dir,
+		"DATABASE_URI=postgres://" + postgresUser + "@localhost/apos?host=" +
+			a.database.(*postgres).dir,
 		"PORT=" + strconv.Itoa(a.port),
 		"TOKEN=" + a.key, "TOKEN_FILE=" + a.tokenPath()}, "app.js")
-	cmd.Env = append(cmd.Env, "NODE_ENV=development") // in production the assets would have to be built
+
+	// in production the assets would have to be built
+	cmd.Env = append(cmd.Env, "NODE_ENV=development")
 	return cmd
 }
 
-func (a *apostrophe) header() http.Header { return http.Header{"Authorization": {"ApiKey " + a.key}} }
+func (a *apostrophe) header() http.Header {
+	return http.Header{"Authorization": {"ApiKey " + a.key}}
+}
 
 func (a *apostrophe) checkReady(ctx context.Context) error {
 	return callJSON(ctx, nil, http.MethodGet, a.URL+"/api/v1/article", a.header(), nil, nil)
@@ -64,6 +70,7 @@ func (a *apostrophe) listPosts(ctx context.Context, prefix string) ([]Post, erro
 	if err != nil {
 		return nil, err
 	}
+
 	return readPosts(out)
 }
 
@@ -84,19 +91,25 @@ func (a *apostrophe) edit(ctx context.Context, slug string) error {
 			Slug string
 		}
 	}
-	if err := callJSON(ctx, nil, http.MethodGet, articles+"?aposMode=draft&perPage=50&slug="+url.QueryEscape(slug),
+	if err := callJSON(ctx, nil, http.MethodGet,
+		articles+"?aposMode=draft&perPage=50&slug="+url.QueryEscape(slug),
 		a.header(), nil, &found); err != nil {
 		return err
 	}
+
 	for _, r := range found.Results {
 		if r.Slug != slug {
 			continue
 		}
-		if err := callJSON(ctx, nil, http.MethodPatch, articles+"/"+r.ID+"?aposMode=draft", a.header(),
-			map[string]any{"body": "<p>seen by an editor</p>"}, nil); err != nil {
+
+		if err := callJSON(ctx, nil, http.MethodPatch, articles+"/"+r.ID+"?aposMode=draft",
+			a.header(), map[string]any{"body": "<p>seen by an editor</p>"}, nil); err != nil {
 			return err
 		}
-		return callJSON(ctx, nil, http.MethodPost, articles+"/"+r.ID+"/publish", a.header(), map[string]any{}, nil)
+
+		return callJSON(ctx, nil, http.MethodPost, articles+"/"+r.ID+"/publish", a.header(),
+			map[string]any{}, nil)
 	}
+
 	return nil
 }

@@ -12,27 +12,32 @@ import (
 // cmsClient is not http.DefaultClient, whose transport the end-to-end tests replace.
 var cmsClient = &http.Client{Transport: &http.Transport{}}
 
-// callJSON makes one request, and returns an error if the status is not 2xx. client, header, body and answer can be
-// nil.
-func callJSON(ctx context.Context, client *http.Client, method, address string, header http.Header, body,
-	answer any) error {
+// callJSON makes one request, and returns an error if the status is not 2xx. client, header, body
+// and answer can be nil.
+func callJSON(ctx context.Context, client *http.Client, method, address string,
+	header http.Header, body, answer any) error {
 	var content strings.Builder
 	if body != nil {
 		if err := json.NewEncoder(&content).Encode(body); err != nil {
 			return err
 		}
 	}
-	req, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(content.String()))
+
+	req, err := http.NewRequestWithContext(ctx, method, address,
+		strings.NewReader(content.String()))
 	if err != nil {
 		return err
 	}
+
 	if header != nil {
 		req.Header = header.Clone()
 	}
+
 	req.Header.Set("Content-Type", "application/json")
 	if client == nil {
 		client = cmsClient
 	}
+
 	resp, err := client.Do(req)
 	if err != nil {
 		return err
@@ -48,6 +53,7 @@ func callJSON(ctx context.Context, client *http.Client, method, address string, 
 	if answer == nil {
 		return nil
 	}
+
 	return json.Unmarshal(text, answer)
 }
 

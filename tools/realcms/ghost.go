@@ -41,7 +41,8 @@ func (g *ghost) install(ctx context.Context) error {
 func (g *ghost) newCommand() *exec.Cmd {
 	return g.node(g.folder(), []string{
 		"url=" + g.URL, "server__host=127.0.0.1", "server__port=" + strconv.Itoa(g.port),
-		"database__client=mysql", "database__connection__user=root", "database__connection__database=ghost",
+		"database__client=mysql", "database__connection__user=root",
+		"database__connection__database=ghost",
 		"database__connection__socketPath=" + g.database.(*mariadb).socketPath(),
 		"paths__contentPath=" + filepath.Join(g.dir, "content") + "/",
 		"mail__transport=Direct", `logging__transports=["stdout"]`, "logging__level=warn",
@@ -60,13 +61,17 @@ func (g *ghost) makeContent(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	g.owner = &http.Client{Jar: jar, Timeout: time.Minute}
 
 	email, password := "owner@example.com", rand.Text()
-	if err := g.asOwner(ctx, http.MethodPost, "/authentication/setup/", map[string]any{"setup": []any{map[string]any{
-		"name": "Owner", "email": email, "password": password, "blogTitle": "Harbour"}}}, nil); err != nil {
+	if err := g.asOwner(ctx, http.MethodPost, "/authentication/setup/",
+		map[string]any{"setup": []any{map[string]any{
+			"name": "Owner", "email": email, "password": password, "blogTitle": "Harbour"}}},
+		nil); err != nil {
 		return err
 	}
+
 	if err := g.asOwner(ctx, http.MethodPost, "/session/", map[string]any{"username": email,
 		"password": password}, nil); err != nil {
 		return err
@@ -77,10 +82,12 @@ func (g *ghost) makeContent(ctx context.Context) error {
 			Keys []struct{ ID, Type, Secret string } `json:"api_keys"`
 		}
 	}
-	if err := g.asOwner(ctx, http.MethodPost, "/integrations/?include=api_keys", map[string]any{"integrations": []any{
-		map[string]any{"name": "Weir"}}}, &made); err != nil {
+	if err := g.asOwner(ctx, http.MethodPost, "/integrations/?include=api_keys",
+		map[string]any{"integrations": []any{
+			map[string]any{"name": "Weir"}}}, &made); err != nil {
 		return err
 	}
+
 	for _, i := range made.Integrations {
 		for _, k := range i.Keys {
 			if id, secret, isPair := strings.Cut(k.Secret, ":"); k.Type == "admin" && isPair {
@@ -89,11 +96,13 @@ func (g *ghost) makeContent(ctx context.Context) error {
 			}
 		}
 	}
+
 	return errors.New("the integration has no Admin API key")
 }
 
 func (g *ghost) asOwner(ctx context.Context, method, path string, body, answer any) error {
-	return callJSON(ctx, g.owner, method, g.URL+"/ghost/api/admin"+path, http.Header{"Origin": {g.URL}}, body, answer)
+	return callJSON(ctx, g.owner, method, g.URL+"/ghost/api/admin"+path,
+		http.Header{"Origin": {g.URL}}, body, answer)
 }
 
 func (g *ghost) variables(url string) []string {
@@ -101,12 +110,14 @@ func (g *ghost) variables(url string) []string {
 }
 
 func (g *ghost) listPosts(ctx context.Context, prefix string) ([]Post, error) {
-	out, err := g.database.runSQL(ctx, "ghost", "SELECT JSON_OBJECT('id', id, 'slug', slug, 'status', status, "+
-		"'title', title, 'content', html) FROM posts "+
-		"WHERE type = 'post' AND slug LIKE '"+prefix+"%' ORDER BY created_at")
+	out, err := g.database.runSQL(ctx, "ghost",
+		"SELECT JSON_OBJECT('id', id, 'slug', slug, 'status', status, "+
+			"'title', title, 'content', html) FROM posts "+
+			"WHERE type = 'post' AND slug LIKE '"+prefix+"%' ORDER BY created_at")
 	if err != nil {
 		return nil, err
 	}
+
 	return readPosts(out)
 }
 
@@ -116,7 +127,9 @@ func (g *ghost) setToken(ctx context.Context, isValid bool) error {
 	if isValid {
 		secret = g.secret
 	}
-	_, err := g.database.runSQL(ctx, "ghost", "UPDATE api_keys SET secret = '"+secret+"' WHERE id = '"+g.id+"'")
+
+	_, err := g.database.runSQL(ctx, "ghost",
+		"UPDATE api_keys SET secret = '"+secret+"' WHERE id = '"+g.id+"'")
 	return err
 }
 
@@ -128,11 +141,15 @@ func (g *ghost) edit(ctx context.Context, slug string) error {
 			UpdatedAt string `json:"updated_at"`
 		}
 	}
-	if err := g.asOwner(ctx, http.MethodGet, "/posts/?fields=id,updated_at&filter=slug:"+url.QueryEscape("'"+slug+"'"),
+	if err := g.asOwner(ctx, http.MethodGet,
+		"/posts/?fields=id,updated_at&filter=slug:"+url.QueryEscape("'"+slug+"'"),
 		nil, &found); err != nil || len(found.Posts) == 0 {
 		return err
 	}
+
 	post := found.Posts[0]
-	return g.asOwner(ctx, http.MethodPut, fmt.Sprintf("/posts/%s/", post.ID), map[string]any{"posts": []any{
-		map[string]any{"custom_excerpt": "seen by an editor", "updated_at": post.UpdatedAt}}}, nil)
+	return g.asOwner(ctx, http.MethodPut, fmt.Sprintf("/posts/%s/", post.ID),
+		map[string]any{"posts": []any{
+			map[string]any{"custom_excerpt": "seen by an editor", "updated_at": post.UpdatedAt}}},
+		nil)
 }

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// keystone is a Keystone 6 with PostgreSQL. Its list "Article" stands in tools/cms/keystone, and its field slug is
-// unique.
+// keystone is a Keystone 6 with PostgreSQL. Its list "Article" stands in tools/cms/keystone, and
+// its field slug is unique.
 type keystone struct {
 	*Site
 	token string
@@ -24,7 +24,8 @@ func newKeystone(s *Site) *keystone {
 	return &keystone{Site: s, token: rand.Text()}
 }
 
-// keystoneTable is the table that Prisma's migration engine would make of the list. npm does not have that engine.
+// keystoneTable is the table that Prisma's migration engine would make of the list. npm does not
+// have that engine.
 const keystoneTable = `CREATE TABLE "Article" (
 	id TEXT PRIMARY KEY,
 	slug TEXT NOT NULL DEFAULT '' UNIQUE,
@@ -38,6 +39,7 @@ func (k *keystone) install(ctx context.Context) error {
 	if _, err := k.database.runSQL(ctx, "postgres", "CREATE DATABASE keystone"); err != nil {
 		return err
 	}
+
 	if _, err := k.database.runSQL(ctx, "keystone", keystoneTable); err != nil {
 		return err
 	}
@@ -72,18 +74,23 @@ func (k *keystone) call(ctx context.Context, query string, variables map[string]
 	if err := callJSON(ctx, nil, http.MethodPost, k.URL+"/api/graphql", bearer(k.token), body, &got); err != nil {
 		return err
 	}
+
 	if len(got.Errors) > 0 {
 		return errors.New(got.Errors[0].Message)
 	}
+
 	return nil
 }
 
 func (k *keystone) listPosts(ctx context.Context, prefix string) ([]Post, error) {
-	out, err := k.database.runSQL(ctx, "keystone", "SELECT json_build_object('id', id, 'slug', slug, "+
-		`'status', status, 'title', title, 'content', body) FROM "Article" WHERE slug LIKE '`+prefix+"%' ORDER BY id")
+	out, err := k.database.runSQL(ctx, "keystone",
+		"SELECT json_build_object('id', id, 'slug', slug, "+
+			`'status', status, 'title', title, 'content', body) FROM "Article" WHERE slug LIKE '`+
+			prefix+"%' ORDER BY id")
 	if err != nil {
 		return nil, err
 	}
+
 	return readPosts(out)
 }
 

@@ -25,9 +25,11 @@ func (m *mariadb) findPrograms() error {
 		problems = append(problems, err)
 		return path
 	}
+
 	m.server = find("mariadbd", "mariadb-server-core")
 	m.install = find("mariadb-install-db", "mariadb-server-core")
 	m.client = find("mariadb", "mariadb-client-core")
+
 	return errors.Join(problems...)
 }
 
@@ -40,31 +42,39 @@ func (m *mariadb) makeServer(ctx context.Context, dir string, log io.Writer) err
 	if err := m.findPrograms(); err != nil {
 		return err
 	}
+
 	m.dir, m.log = dir, log
 
-	// MariaDB's server gets its own folder for temporary tables, because it removes all temporary tables in that folder
-	// when it starts. In /tmp it could remove the tables of another server.
+	// MariaDB's server gets its own folder for temporary tables, because it removes all temporary
+	// tables in that folder when it starts. In /tmp it could remove the tables of another server.
 	if err := os.Mkdir(m.tempDir(), 0o700); err != nil {
 		return err
 	}
 
-	// The database account "root" needs no password, because only the user of this process can open the folder with the
-	// socket.
-	_, err := runToEnd(ctx, exec.Command(m.install, append([]string{"--no-defaults", "--datadir=" + m.dataDir(),
-		"--tmpdir=" + m.tempDir(), "--auth-root-authentication-method=normal", "--skip-test-db"}, asRoot()...)...))
+	// The database account "root" needs no password, because only the user of this process can open
+	// the folder with the socket.
+	_, err := runToEnd(ctx, exec.Command(m.install,
+		append([]string{"--no-defaults", "--datadir=" + m.dataDir(),
+			"--tmpdir=" + m.tempDir(), "--auth-root-authentication-method=normal",
+			"--skip-test-db"},
+			asRoot()...)...))
+
 	return err
 }
 
-// startServer starts the server, for the first time or after killServer, and returns when it answers.
+// startServer starts the server, for the first time or after killServer, and returns when it
+// answers.
 func (m *mariadb) startServer(ctx context.Context) (err error) {
 	m.process, err = startProcess("MariaDB", exec.Command(m.server, append([]string{"--no-defaults",
-		"--datadir=" + m.dataDir(), "--tmpdir=" + m.tempDir(), "--socket=" + m.socketPath(), "--skip-networking",
+		"--datadir=" + m.dataDir(), "--tmpdir=" + m.tempDir(), "--socket=" + m.socketPath(),
+		"--skip-networking",
 		"--skip-log-bin", "--character-set-server=utf8mb4", "--collation-server=utf8mb4_general_ci",
 		"--innodb-flush-log-at-trx-commit=2", "--pid-file=" + filepath.Join(m.dir, "db.pid")},
 		asRoot()...)...), m.log)
 	if err != nil {
 		return err
 	}
+
 	return m.process.awaitReady(ctx, func(ctx context.Context) error {
 		_, err := m.runSQL(ctx, "", "SELECT 1")
 		return err
@@ -73,7 +83,8 @@ func (m *mariadb) startServer(ctx context.Context) (err error) {
 
 func (m *mariadb) serverProcess() *process { return m.process }
 
-// asRoot returns the flag that MariaDB needs to run as root. If this process is not root, asRoot returns no flag.
+// asRoot returns the flag that MariaDB needs to run as root. If this process is not root, asRoot
+// returns no flag.
 func asRoot() []string {
 	if os.Geteuid() == 0 {
 		return []string{"--user=root"}
@@ -83,6 +94,8 @@ func asRoot() []string {
 
 // runSQL runs SQL, and returns the rows as lines of text.
 func (m *mariadb) runSQL(ctx context.Context, database, sql string) (string, error) {
-	return runToEnd(ctx, exec.Command(m.client, "--no-defaults", "--socket="+m.socketPath(), "--user=root",
-		"--default-character-set=utf8mb4", "--batch", "--raw", "--skip-column-names", "--execute="+sql, database))
+	return runToEnd(ctx, exec.Command(m.client, "--no-defaults", "--socket="+m.socketPath(),
+		"--user=root",
+		"--default-character-set=utf8mb4", "--batch", "--raw", "--skip-column-names",
+		"--execute="+sql, database))
 }

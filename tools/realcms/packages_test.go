@@ -23,8 +23,8 @@ type machine struct {
 const allPackages = "php-cli installed\nphp-mysql installed\nphp-xml installed\nphp-curl installed\n" +
 	"mariadb-server-core installed\nmariadb-client-core installed\nrabbitmq-server installed\n"
 
-// runInstall runs install-packages.sh on the machine, and returns its output and exit code. apt-get fails in the stub,
-// and prints its arguments.
+// runInstall runs install-packages.sh on the machine, and returns its output and exit code. apt-get
+// fails in the stub, and prints its arguments.
 func (m machine) runInstall(t *testing.T, args ...string) (string, int) {
 	t.Helper()
 	dir := t.TempDir()
@@ -33,11 +33,14 @@ func (m machine) runInstall(t *testing.T, args ...string) (string, int) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"bash", "sed", "grep", "tee", "mktemp", "rm", "env", "seq", "sh", "cat", "chmod"} {
+
+	for _, name := range []string{"bash", "sed", "grep", "tee", "mktemp", "rm", "env", "seq", "sh",
+		"cat", "chmod"} {
 		path, err := exec.LookPath(name)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if err := os.Symlink(path, filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -46,40 +49,50 @@ func (m machine) runInstall(t *testing.T, args ...string) (string, int) {
 	for _, name := range m.programs {
 		write(name, "")
 	}
+
 	write("id", map[bool]string{true: "echo 0", false: "echo 1000"}[m.root])
+
 	if m.packages != "-" {
 		write("dpkg-query", "cat <<'END'\n"+m.packages+"END")
 		write("apt-get", `echo "apt-get $*"; exit 100`)
 	}
+
 	if m.node != "" {
 		write("node", "echo "+m.node)
 		write("npm", "")
 	}
+
 	if m.gov != "" {
 		write("go", "echo "+m.gov)
 	}
+
 	if m.sudo != "" {
 		write("sudo", "exit "+m.sudo)
 	}
+
 	write("os-release", "ID="+m.system)
 
 	script, err := filepath.Abs("install-packages.sh")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	cmd := exec.Command(filepath.Join(dir, "bash"), append([]string{script}, args...)...)
 	cmd.Env = []string{"PATH=" + dir, "OS_RELEASE=" + filepath.Join(dir, "os-release"), m.env}
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil {
 		t.Fatal(err)
 	}
-	return strings.ReplaceAll(string(out), script, "install-packages.sh"), cmd.ProcessState.ExitCode()
+
+	return strings.ReplaceAll(string(out), script, "install-packages.sh"),
+		cmd.ProcessState.ExitCode()
 }
 
 func TestInstallPackages(t *testing.T) {
 	t.Parallel()
 	programs := []string{"make", "gcc", "curl", "chromium-headless-shell", "strace"}
-	full := machine{programs: programs, node: "v20.1.0", gov: "go1.26.8", packages: allPackages, system: "debian"}
+	full := machine{programs: programs, node: "v20.1.0", gov: "go1.26.8", packages: allPackages,
+		system: "debian"}
 	bare := full
 	bare.programs, bare.packages = []string{"make"}, ""
 	whole := full
@@ -105,7 +118,8 @@ func TestInstallPackages(t *testing.T) {
 		"nothing is missing for real CMSs": {
 			with(full, func(m *machine) {
 				m.programs = append([]string{"g++", "python3"}, programs...)
-				m.packages = allPackages + "postgresql installed\nphp-mbstring installed\nphp-intl installed\n"
+				m.packages = allPackages +
+					"postgresql installed\nphp-mbstring installed\nphp-intl installed\n"
 			}), []string{"cms"}, "", 0,
 		},
 		"packages of real CMSs": {
@@ -113,7 +127,8 @@ func TestInstallPackages(t *testing.T) {
 			"missing: g++ python3 postgresql php-mbstring php-intl\nsu -c 'install-packages.sh cms'\n", 1,
 		},
 		"check packages of real CMSs": {
-			full, []string{"cms", "--check"}, "missing: g++ python3 postgresql php-mbstring php-intl\n", 1,
+			full, []string{"cms", "--check"},
+			"missing: g++ python3 postgresql php-mbstring php-intl\n", 1,
 		},
 		"neither root nor sudo": {bare, nil, missing + "su -c install-packages.sh\n", 1},
 		"sudo wants a password": {
@@ -129,7 +144,8 @@ func TestInstallPackages(t *testing.T) {
 			nil, missing + "sudo install-packages.sh\n", 1,
 		},
 		"one package is removed": {with(full, func(m *machine) {
-			m.packages = strings.Replace(allPackages, "php-xml installed", "php-xml config-files", 1)
+			m.packages = strings.Replace(allPackages, "php-xml installed",
+				"php-xml config-files", 1)
 		}), nil, "missing: php-xml\nsu -c install-packages.sh\n", 1},
 		"no apt": {
 			with(bare, func(m *machine) { m.packages = "-" }),
@@ -154,8 +170,9 @@ func TestInstallPackages(t *testing.T) {
 			m.packages = allPackages
 		}), nil, "missing: chromium-headless-shell\nUbuntu has Chromium only as a snap, which the tests cannot use: " +
 			"install Google Chrome, then sudo ln -s /usr/bin/google-chrome /usr/local/bin/chromium\n", 2},
-		"Ubuntu with a Chromium": {with(whole, func(m *machine) { m.system, m.sudo = "ubuntu", "0" }), nil, "", 0},
-		"a whole Chromium does":  {whole, nil, "", 0},
+		"Ubuntu with a Chromium": {with(whole,
+			func(m *machine) { m.system, m.sudo = "ubuntu", "0" }), nil, "", 0},
+		"a whole Chromium does": {whole, nil, "", 0},
 		"a whole Chromium, check": {
 			with(whole, func(m *machine) { m.sudo = "0" }), []string{"--check"}, "", 0,
 		},
@@ -169,7 +186,8 @@ func TestInstallPackages(t *testing.T) {
 			with(whole, func(m *machine) { m.sudo = `$(test "$2" != env; echo $?)` }),
 			nil, joins + "it was not installed: the tests take chromium\n", 0,
 		},
-		"nothing is asked for 0": {with(full, func(m *machine) { m.env = "INSTALL=0" }), nil, "", 0},
+		"nothing is asked for 0": {with(full, func(m *machine) { m.env = "INSTALL=0" }),
+			nil, "", 0},
 		"Node and Go are missing": {
 			with(full, func(m *machine) { m.node, m.gov = "", "" }),
 			nil, "Go 1.26 is missing: install it from https://go.dev/dl; " + noNode + "\n", 2,

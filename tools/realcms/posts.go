@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// Post is an item in the database of a CMS: a post of WordPress, an article of Directus, or a page of MediaWiki.
+// Post is an item in the database of a CMS: a post of WordPress, an article of Directus, or a page
+// of MediaWiki.
 type Post struct {
 	ID      string `json:"id"`
 	Slug    string `json:"slug"`
@@ -17,12 +18,13 @@ type Post struct {
 	Content string `json:"content"`
 }
 
-// Posts returns the posts whose slug has the prefix, in the order of creation. It reads the database, because the tests
-// do not trust WordPress's own look-ups.
+// Posts returns the posts whose slug has the prefix, in the order of creation. It reads the
+// database, because the tests do not trust WordPress's own look-ups.
 func (wp *WordPress) Posts(ctx context.Context, prefix string) ([]Post, error) {
 	if !isPrefix(prefix) {
 		return nil, fmt.Errorf("%q is no prefix of a slug", prefix)
 	}
+
 	out, err := wp.database.runSQL(ctx, "wordpress", "SELECT JSON_OBJECT('id', CAST(ID AS CHAR), "+
 		"'slug', post_name, 'status', post_status, 'title', post_title, 'content', post_content) "+
 		"FROM wp_posts WHERE post_type = 'post' AND "+
@@ -30,6 +32,7 @@ func (wp *WordPress) Posts(ctx context.Context, prefix string) ([]Post, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return readPosts(out)
 }
 
@@ -43,18 +46,21 @@ func readPosts(rows string) ([]Post, error) {
 		if strings.TrimSpace(row) == "" {
 			continue
 		}
+
 		var p Post
 		if err := json.Unmarshal([]byte(row), &p); err != nil {
 			return nil, fmt.Errorf("a row of the CMS's database: %w", err)
 		}
+
 		posts = append(posts, p)
 	}
+
 	return posts, nil
 }
 
-// Tally compares the items of a CMS with the messages of a Race, which should have made the items. WordPress adds a
-// number to a slug that is taken, for example a-news-2 for a-news. Such an item counts for the slug a-news, but is not
-// an exact item of this slug.
+// Tally compares the items of a CMS with the messages of a Race, which should have made the items.
+// WordPress adds a number to a slug that is taken, for example a-news-2 for a-news. Such an item
+// counts for the slug a-news, but is not an exact item of this slug.
 type Tally struct {
 	Slugs   int // number of slugs in the race
 	Items   int // number of items that the CMS has for these slugs
@@ -82,6 +88,7 @@ func TallyPosts(race Race, posts []Post) Tally {
 			newest[base] = newest[base] || VersionOf(p.Title) == race.Versions
 		}
 	}
+
 	for n := range race.Slugs {
 		slug := race.Slug(n)
 		t.Items += counts[slug]
@@ -92,5 +99,6 @@ func TallyPosts(race Race, posts []Post) Tally {
 			t.Stale++
 		}
 	}
+
 	return t
 }

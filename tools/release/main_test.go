@@ -23,16 +23,19 @@ import (
 func stageApp(t *testing.T) string {
 	t.Helper()
 	app := filepath.Join(t.TempDir(), "app")
-	cmd := exec.Command("make", "-C", "../..", "--no-print-directory", "build", "APP="+app, "ARCH="+runtime.GOARCH,
-		"COMMAND="+filepath.Join(t.TempDir(), "weir"), "WEIR_CONFIG=internal/testkit/settings/weir.yaml")
+	cmd := exec.Command("make", "-C", "../..", "--no-print-directory", "build", "APP="+app,
+		"ARCH="+runtime.GOARCH,
+		"COMMAND="+filepath.Join(t.TempDir(), "weir"),
+		"WEIR_CONFIG=internal/testkit/settings/weir.yaml")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("make build: %v\n%s", err, out)
 	}
+
 	return app
 }
 
-// make build takes the settings that WEIR_CONFIG names, and ends with the lines of weir check if the file is wrong or
-// missing. It needs no variable that the file names.
+// make build takes the settings that WEIR_CONFIG names, and ends with the lines of weir check if
+// the file is wrong or missing. It needs no variable that the file names.
 func TestBuild_TakesOtherSettings(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -42,9 +45,10 @@ func TestBuild_TakesOtherSettings(t *testing.T) {
 		text string // "" = there is no file
 		want []string
 	}{
-		"Good":    {good, nil},
-		"Wrong":   {"lanes: 0\n" + good[len("lanes: 3\n"):], []string{"lanes is 0", "Wrong.yaml"}},
-		"Slip":    {strings.Replace(good, "root:", "roots:", 1), []string{"unknown field", "roots"}},
+		"Good":  {good, nil},
+		"Wrong": {"lanes: 0\n" + good[len("lanes: 3\n"):], []string{"lanes is 0", "Wrong.yaml"}},
+		"Slip": {strings.Replace(good, "root:", "roots:", 1),
+			[]string{"unknown field", "roots"}},
 		"Missing": {"", []string{"cannot be read", "Missing.yaml"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -55,17 +59,21 @@ func TestBuild_TakesOtherSettings(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			cmd := exec.Command("make", "-C", "../..", "--no-print-directory", "build", "APP="+app,
-				"ARCH="+runtime.GOARCH, "COMMAND="+filepath.Join(t.TempDir(), "weir"), "WEIR_CONFIG="+file)
+				"ARCH="+runtime.GOARCH, "COMMAND="+filepath.Join(t.TempDir(), "weir"),
+				"WEIR_CONFIG="+file)
 			out, err := cmd.CombinedOutput()
 			if (err == nil) != (c.want == nil) {
 				t.Fatalf("make build: %v\n%s\nwant an error: %v", err, out, c.want != nil)
 			}
+
 			for _, want := range c.want {
 				if !strings.Contains(string(out), want) {
 					t.Errorf("got\n%s\nwant %q in it", out, want)
 				}
 			}
+
 			staged, _ := os.ReadFile(filepath.Join(app, "weir.yaml"))
 			if want := map[bool]string{true: c.text}[c.want == nil]; string(staged) != want {
 				t.Errorf("the app has the settings %q, want %q", staged, want)
@@ -82,6 +90,7 @@ func TestRelease_PackedAppRuns(t *testing.T) {
 	if err := os.Link(filepath.Join(app, binaryName), command); err != nil {
 		t.Fatal(err)
 	}
+
 	args := []string{
 		"-out", out, "-add", "LICENSE=../../LICENSE",
 		"-app", target + "=" + app, "-cli", target + "=" + command,
@@ -89,10 +98,12 @@ func TestRelease_PackedAppRuns(t *testing.T) {
 	if err := packRelease(args, io.Discard); err != nil {
 		t.Fatal(err)
 	}
+
 	folder := unpackZip(t, findOnly(t, out, "weir-*-"+target+".zip", "-cli-"))
 	checkVersion(t, filepath.Join(folder, binaryName))
 	checkApp(t, folder)
-	checkVersion(t, filepath.Join(unpackZip(t, findOnly(t, out, "weir-*-cli-"+target+".zip", "")), commandName))
+	checkVersion(t, filepath.Join(unpackZip(t, findOnly(t, out, "weir-*-cli-"+target+".zip", "")),
+		commandName))
 	verifySums(t, out)
 	verifyBill(t, findOnly(t, out, "weir-*-"+target+".cdx.json", "-cli-"))
 }
@@ -107,8 +118,8 @@ func checkVersion(t *testing.T, program string) {
 	}
 }
 
-// findOnly returns the only file that matches a pattern. It ignores files whose name contains the text "without". If
-// "without" is empty, it ignores no file.
+// findOnly returns the only file that matches a pattern. It ignores files whose name contains the
+// text "without". If "without" is empty, it ignores no file.
 func findOnly(t *testing.T, folder, pattern, without string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(folder, pattern))
@@ -118,6 +129,7 @@ func findOnly(t *testing.T, folder, pattern, without string) string {
 	if err != nil || len(found) != 1 {
 		t.Fatalf("%s: got %q, %v, want one file", pattern, found, err)
 	}
+
 	return found[0]
 }
 
@@ -134,32 +146,39 @@ func unpackZip(t *testing.T, path string) string {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		at := filepath.Join(folder, f.Name)
 		data, err := io.ReadAll(content)
 		if err == nil {
 			err = os.MkdirAll(filepath.Dir(at), 0o755)
 		}
+
 		if err == nil {
 			err = os.WriteFile(at, data, f.Mode())
 		}
+
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	return folder
 }
 
-// checkApp checks that the root of the unpacked zip has the license, the settings, and each function's folder.
+// checkApp checks that the root of the unpacked zip has the license, the settings, and each
+// function's folder.
 func checkApp(t *testing.T, folder string) {
 	t.Helper()
 	functions, err := filepath.Glob("../../functions/*/function.json")
 	if err != nil || len(functions) == 0 {
 		t.Fatalf("functions: %v, %v, want more than 0 functions and no error", functions, err)
 	}
+
 	want := []string{"LICENSE", "host.json", "weir.yaml"}
 	for _, f := range functions {
 		want = append(want, filepath.Join(filepath.Base(filepath.Dir(f)), "function.json"))
 	}
+
 	for _, name := range want {
 		if _, err := os.Stat(filepath.Join(folder, name)); err != nil {
 			t.Errorf("the zip lacks %s: %v", name, err)
@@ -173,6 +192,7 @@ func verifySums(t *testing.T, folder string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	listed := 0
 	for line := range strings.Lines(string(text)) {
 		sum, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
@@ -182,6 +202,7 @@ func verifySums(t *testing.T, folder string) {
 		}
 		listed++
 	}
+
 	entries, err := os.ReadDir(folder)
 	if err != nil || listed != len(entries)-1 {
 		t.Errorf("checksums of %d files, and the folder has %d beside them, %v, want %v and no error", listed,
@@ -195,21 +216,30 @@ func verifyBill(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var bom cdx.BOM
-	if err := cdx.NewBOMDecoder(bytes.NewReader(text), cdx.BOMFileFormatJSON).Decode(&bom); err != nil {
+	if err := cdx.NewBOMDecoder(bytes.NewReader(text), cdx.BOMFileFormatJSON).Decode(&bom); err !=
+		nil {
 		t.Fatal(err)
 	}
+
 	const linked = "github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
-	out, err := exec.Command("go", "list", "-C", "../..", "-m", "-json", linked).Output() // ../.. has weir's module
+
+	// ../.. has weir's module
+	out, err := exec.Command("go", "list", "-C", "../..", "-m", "-json", linked).Output()
 	var module struct{ Path, Version string }
 	if err == nil {
 		err = json.Unmarshal(out, &module)
 	}
+
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{packageURL(module.Path, module.Version), packageURL("std", runtime.Version())} {
-		if !slices.ContainsFunc(*bom.Components, func(c cdx.Component) bool { return c.PackageURL == want }) {
+
+	for _, want := range []string{packageURL(module.Path, module.Version),
+		packageURL("std", runtime.Version())} {
+		if !slices.ContainsFunc(*bom.Components,
+			func(c cdx.Component) bool { return c.PackageURL == want }) {
 			t.Errorf("the bill of materials lacks %s", want)
 		}
 	}
@@ -218,9 +248,11 @@ func verifyBill(t *testing.T, path string) {
 func TestRelease_Refuses(t *testing.T) {
 	t.Parallel()
 	dev := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dev, "local.settings.json"), []byte("{}"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dev, "local.settings.json"), []byte("{}"), 0o600); err !=
+		nil {
 		t.Fatal(err)
 	}
+
 	for name, args := range map[string][]string{
 		"nothing":           nil,
 		"no path":           {"-app", "linux-amd64"},
@@ -230,7 +262,8 @@ func TestRelease_Refuses(t *testing.T) {
 		"unknown flag":      {"-sign"},
 		"app has no binary": {"-app", "linux-amd64=" + t.TempDir()},
 	} {
-		if err := packRelease(append([]string{"-out", t.TempDir()}, args...), io.Discard); err == nil {
+		if err := packRelease(append([]string{"-out", t.TempDir()}, args...), io.Discard); err ==
+			nil {
 			t.Errorf("%s: packRelease = no error, want one", name)
 		}
 	}

@@ -89,10 +89,11 @@ ManifestVersion: 1.6.0
 `
 
 // described are the targets that the manifests need.
-var described = []string{"darwin-amd64", "darwin-arm64", "linux-amd64", "linux-arm64", "windows-amd64", "windows-arm64"}
+var described = []string{"darwin-amd64", "darwin-arm64", "linux-amd64", "linux-arm64",
+	"windows-amd64", "windows-arm64"}
 
-// writeManifests writes the formula and the manifest of the zips of the commands. zips has their names
-// by target. base is the address of the folder from which users download them.
+// writeManifests writes the formula and the manifest of the zips of the commands. zips has their
+// names by target. base is the address of the folder from which users download them.
 func writeManifests(out, base, version string, zips map[string]string) ([]string, error) {
 	m := manifests{Version: version, By: map[string]download{}}
 	for _, target := range described {
@@ -100,23 +101,30 @@ func writeManifests(out, base, version string, zips map[string]string) ([]string
 		if name == "" {
 			return nil, fmt.Errorf("the manifests need the commands of %s: give -cli", target)
 		}
+
 		content, err := os.ReadFile(filepath.Join(out, name))
 		if err != nil {
 			return nil, err
 		}
+
 		m.By[target] = download{URL: strings.TrimSuffix(base, "/") + "/" + name,
 			Sum: fmt.Sprintf("%x", sha256.Sum256(content))}
 	}
+
 	var made []string
-	for name, text := range map[string]string{"weir.rb": formulaText, "weir.winget.yaml": wingetText} {
+	for name, text := range map[string]string{"weir.rb": formulaText,
+		"weir.winget.yaml": wingetText} {
 		var b bytes.Buffer
 		if err := template.Must(template.New("").Parse(text)).Execute(&b, m); err != nil {
 			return nil, err
 		}
+
 		if err := os.WriteFile(filepath.Join(out, name), b.Bytes(), 0o644); err != nil {
 			return nil, err
 		}
+
 		made = append(made, name)
 	}
+
 	return made, nil
 }

@@ -1,4 +1,5 @@
-// Package senders has the senders of the pages "From Node", "From Java" and "From Go". Its tests run them.
+// Package senders has the senders of the pages "From Node", "From Java" and "From Go". Its tests
+// run them.
 package senders
 
 import (
@@ -38,6 +39,7 @@ func (f *flaky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.calls, f.sent = append(f.calls, r), append(f.sent, string(body))
 	call := len(f.calls)
 	f.mu.Unlock()
+
 	switch call {
 	case 1:
 		panic(http.ErrAbortHandler)
@@ -50,8 +52,9 @@ func (f *flaky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Each sender posts until Weir has accepted the message, always with the same key and the same bytes. A machine without
-// the language does not run its sender; Go and Node are needed by the other tests.
+// Each sender posts until Weir has accepted the message, always with the same key and the same
+// bytes. A machine without the language does not run its sender; Go and Node are needed by the
+// other tests.
 func TestSenders(t *testing.T) {
 	t.Parallel()
 	for name, s := range senders {
@@ -59,6 +62,7 @@ func TestSenders(t *testing.T) {
 			t.Log("no Java here")
 			continue
 		}
+
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			weir := &flaky{}
@@ -68,11 +72,14 @@ func TestSenders(t *testing.T) {
 			if err := os.WriteFile(file, []byte(article), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			cmd := exec.CommandContext(t.Context(), s.command[0], append(s.command[1:], server.URL, file, "order-1")...)
+
+			cmd := exec.CommandContext(t.Context(), s.command[0],
+				append(s.command[1:], server.URL, file, "order-1")...)
 			printed, err := cmd.CombinedOutput()
 			if err != nil || !strings.Contains(string(printed), "AQAB") {
 				t.Fatalf("got %s (%v), want the id", printed, err)
 			}
+
 			weir.check(t)
 		})
 	}
@@ -83,10 +90,12 @@ func (f *flaky) check(t *testing.T) {
 	if len(f.calls) != 4 {
 		t.Errorf("got %d posts, want 4", len(f.calls))
 	}
+
 	for i, r := range f.calls {
 		if r.Header.Get("Idempotency-Key") != "order-1" || r.Header.Get("Prefer") != "wait=5" ||
 			r.Header.Get("Content-Type") != "application/xml" || f.sent[i] != article {
-			t.Errorf("post %d: got %v %q, want the same key, type and bytes each time", i+1, r.Header, f.sent[i])
+			t.Errorf("post %d: got %v %q, want the same key, type and bytes each time", i+1,
+				r.Header, f.sent[i])
 		}
 	}
 }
@@ -99,8 +108,10 @@ func TestSenders_GiveUpAfterARefusal(t *testing.T) {
 		calls++
 		w.WriteHeader(http.StatusUnprocessableEntity)
 	}))
+
 	t.Cleanup(server.Close)
-	cmd := exec.CommandContext(t.Context(), "node", "node/sender.mjs", server.URL, "node/sender.mjs", "order-1")
+	cmd := exec.CommandContext(t.Context(), "node", "node/sender.mjs", server.URL,
+		"node/sender.mjs", "order-1")
 	if printed, err := cmd.CombinedOutput(); err == nil || calls != 1 {
 		t.Errorf("got %d posts and %s, want 1 and an error", calls, printed)
 	}
@@ -114,11 +125,14 @@ func TestPages_ShowTheSenders(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		page, err := os.ReadFile(filepath.Join("..", "..", "docs", s.page))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(string(page), "```\n") || !strings.Contains(string(page), string(source)) {
+
+		if !strings.Contains(string(page), "```\n") ||
+			!strings.Contains(string(page), string(source)) {
 			t.Errorf("%s does not show the sender in %s", s.page, name)
 		}
 	}

@@ -28,10 +28,12 @@ func readCoverage(ctx context.Context, dir string) (coverage, error) {
 	if out, err := convert.CombinedOutput(); err != nil {
 		return coverage{}, fmt.Errorf("%s: %w\n%s", strings.Join(convert.Args, " "), err, out)
 	}
+
 	lines, err := os.ReadFile(text)
 	if err != nil {
 		return coverage{}, err
 	}
+
 	return parseCoverage(string(lines))
 }
 
@@ -43,17 +45,20 @@ func parseCoverage(text string) (coverage, error) {
 		if strings.HasPrefix(line, "mode:") {
 			continue
 		}
+
 		path, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
 		b := block{file: strings.TrimPrefix(path, module+"/")}
 		var firstColumn, lastColumn, statements, count int
-		if _, err := fmt.Sscanf(rest, "%d.%d,%d.%d %d %d", &b.firstLine, &firstColumn, &b.lastLine, &lastColumn,
-			&statements, &count); err != nil {
+		if _, err := fmt.Sscanf(rest, "%d.%d,%d.%d %d %d", &b.firstLine, &firstColumn, &b.lastLine,
+			&lastColumn, &statements, &count); err != nil {
 			return coverage{}, fmt.Errorf("line %q: %w", line, err)
 		}
+
 		if count > 0 {
 			c.statements[b] += statements
 		}
 	}
+
 	return c, nil
 }
 
@@ -77,17 +82,21 @@ func (c coverage) measure(t *tree) []row {
 		if f == nil {
 			continue
 		}
+
 		statements += n
 		files[b.file], packages[f.pkg] = true, true
 		if name := t.findFunction(f, b); name != "" {
 			functions[b.file+": "+name] = true
 		}
 	}
+
 	return []row{
-		{name: "files / functions of one message", value: fmt.Sprintf("%d / %d", len(files), len(functions)),
+		{name: "files / functions of one message",
+			value: fmt.Sprintf("%d / %d", len(files), len(functions)),
 			names: slices.Sorted(maps.Keys(functions))},
 		{name: "packages / statements of one message",
-			value: fmt.Sprintf("%d / %d", len(packages), statements), names: slices.Sorted(maps.Keys(packages))},
+			value: fmt.Sprintf("%d / %d", len(packages), statements),
+			names: slices.Sorted(maps.Keys(packages))},
 	}
 }
 
@@ -101,9 +110,12 @@ func (t *tree) findFunction(f *sourceFile, b block) string {
 		if declared.Recv == nil {
 			return declared.Name.Name
 		}
+
 		receiver := declared.Recv.List[0].Type
 		first, last := t.fset.Position(receiver.Pos()), t.fset.Position(receiver.End())
+
 		return f.lines[first.Line-1][first.Column-1:last.Column-1] + "." + declared.Name.Name
 	}
+
 	return ""
 }

@@ -26,11 +26,14 @@ func (t *tree) measureDrain() []row {
 			files = append(files, filepath.Base(name))
 		}
 	}
+
 	slices.Sort(files)
 	writers := t.findKeyStateWriters()
+
 	return []row{
 		{name: "files in drain", value: strconv.Itoa(len(files)), names: files},
-		{name: "files that write the state of a key", value: strconv.Itoa(len(writers)), names: writers},
+		{name: "files that write the state of a key", value: strconv.Itoa(len(writers)),
+			names: writers},
 	}
 }
 
@@ -42,11 +45,13 @@ func (t *tree) findKeyStateWriters() []string {
 		if p.PkgPath != drainPackage || p.ForTest != "" {
 			continue
 		}
+
 		for _, syntax := range p.Syntax {
 			name := filepath.Base(t.fset.Position(syntax.Package).Filename)
 			if strings.HasSuffix(name, "_test.go") {
 				continue
 			}
+
 			ast.Inspect(syntax, func(n ast.Node) bool {
 				if isKeyStateWrite(p, n) {
 					found[name] = true
@@ -55,6 +60,7 @@ func (t *tree) findKeyStateWriters() []string {
 			})
 		}
 	}
+
 	return slices.Sorted(maps.Keys(found))
 }
 
@@ -67,6 +73,7 @@ func isKeyStateWrite(p *packages.Package, n ast.Node) bool {
 	case *ast.CompositeLit:
 		return len(n.Elts) > 0 && isKeyState(p.TypesInfo.TypeOf(n))
 	}
+
 	return false
 }
 
@@ -80,6 +87,7 @@ func isKeyStateField(p *packages.Package, e ast.Expr) bool {
 		if isKeyState(p.TypesInfo.TypeOf(selector.X)) {
 			return true
 		}
+
 		e = selector.X
 	}
 }
@@ -88,9 +96,11 @@ func isKeyState(t types.Type) bool {
 	if t == nil {
 		return false
 	}
+
 	if pointer, ok := t.Underlying().(*types.Pointer); ok {
 		t = pointer.Elem()
 	}
+
 	named, ok := t.(*types.Named)
 	return ok && named.Obj().Name() == keyStateType
 }

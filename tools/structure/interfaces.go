@@ -30,21 +30,26 @@ func (t *tree) measureInterfaces() []row {
 		if !i.isInterface || i.isTest || len(i.methods) == 0 {
 			continue
 		}
+
 		interfaces++
 		product, fakes := countImplementations(all, i)
 		if product != 1 {
 			continue
 		}
+
 		single = append(single, i.name)
 		if fakes == 0 {
 			unfaked = append(unfaked, i.name)
 		}
 	}
+
 	slices.Sort(unfaked)
+
 	return []row{
-		{name: "interfaces; with exactly one implementation", value: fmt.Sprintf("%d; %d", interfaces, len(single))},
-		{name: "interfaces with exactly one implementation and no fake", value: strconv.Itoa(len(unfaked)),
-			names: unfaked},
+		{name: "interfaces; with exactly one implementation",
+			value: fmt.Sprintf("%d; %d", interfaces, len(single))},
+		{name: "interfaces with exactly one implementation and no fake",
+			value: strconv.Itoa(len(unfaked)), names: unfaked},
 	}
 }
 
@@ -58,6 +63,7 @@ func countImplementations(all map[string]*namedType, i *namedType) (product, fak
 			product++
 		}
 	}
+
 	return product, fakes
 }
 
@@ -70,7 +76,8 @@ func (n *namedType) implements(i *namedType) bool {
 	return true
 }
 
-// collectTypes returns the types that the module declares, those of tests and of functions included.
+// collectTypes returns the types that the module declares, those of tests and of functions
+// included.
 func (t *tree) collectTypes() map[string]*namedType {
 	all := map[string]*namedType{}
 	for _, p := range t.packages {
@@ -79,11 +86,13 @@ func (t *tree) collectTypes() map[string]*namedType {
 			if !ok || declared.IsAlias() {
 				continue
 			}
+
 			if n := t.describe(p, declared); n != nil {
 				all[fmt.Sprint(t.fset.Position(declared.Pos()))] = n
 			}
 		}
 	}
+
 	return all
 }
 
@@ -92,6 +101,7 @@ func (t *tree) describe(p *packages.Package, declared *types.TypeName) *namedTyp
 	if _, ok := declared.Type().(*types.Named); !ok {
 		return nil
 	}
+
 	n := &namedType{name: p.PkgPath + "." + declared.Name(), methods: map[string]string{},
 		isTest: t.isTest(p, declared.Pos())}
 	typ := declared.Type()
@@ -109,6 +119,7 @@ func (t *tree) describe(p *packages.Package, declared *types.TypeName) *namedTyp
 		signature := method.Type().(*types.Signature)
 		n.methods[method.Obj().Id()] = describeSignature(signature)
 	}
+
 	return n
 }
 
@@ -122,6 +133,7 @@ func describeSignature(s *types.Signature) string {
 		}
 		b.WriteString(")")
 	}
+
 	return b.String() + strconv.FormatBool(s.Variadic())
 }
 
@@ -134,6 +146,7 @@ func stripNames(typ types.Type) types.Type {
 	if !ok {
 		return typ
 	}
+
 	strip := func(tuple *types.Tuple) *types.Tuple {
 		var vars []*types.Var
 		for v := range tuple.Variables() {
@@ -141,6 +154,7 @@ func stripNames(typ types.Type) types.Type {
 		}
 		return types.NewTuple(vars...)
 	}
-	return types.NewSignatureType(nil, nil, nil, strip(function.Params()), strip(function.Results()),
-		function.Variadic())
+
+	return types.NewSignatureType(nil, nil, nil, strip(function.Params()),
+		strip(function.Results()), function.Variadic())
 }

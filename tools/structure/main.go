@@ -27,7 +27,8 @@ func main() {
 	defer stop()
 
 	dir := flag.String("dir", "..", "root of the tree to measure")
-	hasTrace := flag.Bool("trace", true, "build and run the program, to count what one message passes")
+	hasTrace := flag.Bool("trace", true,
+		"build and run the program, to count what one message passes")
 	isLong := flag.Bool("list", false, "list the names behind the numbers")
 	flag.Parse()
 
@@ -48,6 +49,7 @@ func measure(ctx context.Context, dir string, hasTrace, isLong bool) error {
 	if err != nil {
 		return err
 	}
+
 	rows := tree.measureSource()
 	rows = append(rows, tree.measureInterfaces()...)
 	rows = append(rows, tree.measureDrain()...)
@@ -61,6 +63,7 @@ func measure(ctx context.Context, dir string, hasTrace, isLong bool) error {
 	}
 
 	printTable(rows, isLong)
+
 	return nil
 }
 
@@ -81,6 +84,7 @@ func printTable(rows []row, isLong bool) {
 	for _, r := range rows {
 		fmt.Printf("| %-*s | %s |\n", width, r.name, cmp.Or(r.value, "–"))
 	}
+
 	if !isLong {
 		return
 	}
@@ -89,6 +93,7 @@ func printTable(rows []row, isLong bool) {
 		if len(r.names) == 0 {
 			continue
 		}
+
 		fmt.Printf("\n%s:\n", r.name)
 		for _, name := range r.names {
 			fmt.Printf("    %s\n", name)

@@ -28,6 +28,7 @@ func (t *tree) measureSource() []row {
 	for _, f := range t.product {
 		l.addFile(t, f)
 	}
+
 	readers := t.findRowReaders()
 	return []row{
 		{name: "lines of product code without blanks and comments", value: strconv.Itoa(l.code)},
@@ -38,7 +39,8 @@ func (t *tree) measureSource() []row {
 			value: fmt.Sprintf("%.1f", percent(l.blankInBody, l.bodyLines))},
 		{name: fmt.Sprintf("lines over %d columns", maxColumns),
 			value: fmt.Sprintf("%.1f %%", percent(l.wide, l.all))},
-		{name: "packages that import lane/rows outside lane/**", value: strconv.Itoa(len(readers)), names: readers},
+		{name: "packages that import lane/rows outside lane/**", value: strconv.Itoa(len(readers)),
+			names: readers},
 	}
 }
 
@@ -97,6 +99,7 @@ func countCode(text []byte) int {
 		if kind == token.SEMICOLON && literal == "\n" {
 			continue // a line feed
 		}
+
 		first := file.Line(pos)
 		for number := first; number <= first+strings.Count(literal, "\n"); number++ {
 			lines[number] = true
@@ -112,11 +115,13 @@ func (t *tree) findRowReaders() []string {
 		if f.pkg == lane || strings.HasPrefix(f.pkg, lane+"/") {
 			continue
 		}
+
 		for _, imported := range f.syntax.Imports {
 			if imported.Path.Value == strconv.Quote(lane+"/rows") {
 				found[f.pkg] = true
 			}
 		}
 	}
+
 	return slices.Sorted(maps.Keys(found))
 }

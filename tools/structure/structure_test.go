@@ -76,6 +76,7 @@ func loadSample(t *testing.T) *tree {
 		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -85,6 +86,7 @@ func loadSample(t *testing.T) *tree {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return loaded
 }
 
@@ -125,6 +127,7 @@ func TestCoverage_CountsWhatOnlyTheMessageRan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	busy, err := parseCoverage("mode: set\n" +
 		"weir/internal/drain/key_state.go:7.26,7.38 1 1\n" +
 		"weir/internal/drain/other.go:3.26,4.7 2 1\n")
@@ -136,9 +139,11 @@ func TestCoverage_CountsWhatOnlyTheMessageRan(t *testing.T) {
 	if got, want := rows[0].value, "1 / 1"; got != want {
 		t.Errorf("files / functions: got %s, want %s", got, want)
 	}
+
 	if got, want := rows[0].names[0], "internal/drain/other.go: move"; got != want {
 		t.Errorf("function: got %s, want %s", got, want)
 	}
+
 	if got, want := rows[1].value, "1 / 2"; got != want {
 		t.Errorf("packages / statements: got %s, want %s", got, want)
 	}

@@ -51,6 +51,7 @@ func traceMessage(ctx context.Context, dir string) (coverage, error) {
 	if err := r.buildPrograms(ctx); err != nil {
 		return coverage{}, err
 	}
+
 	storage, err := azurite.Start(ctx, azurite.Options{})
 	if err != nil {
 		return coverage{}, err
@@ -64,10 +65,12 @@ func traceMessage(ctx context.Context, dir string) (coverage, error) {
 	if err != nil {
 		return coverage{}, fmt.Errorf("run without a message: %w", err)
 	}
+
 	busy, err := r.run(ctx, "busy", passMessage)
 	if err != nil {
 		return coverage{}, fmt.Errorf("run with one message: %w", err)
 	}
+
 	return busy.without(idle), nil
 }
 
@@ -81,21 +84,25 @@ func (r *tracer) buildPrograms(ctx context.Context) error {
 	builds := []*exec.Cmd{
 		exec.CommandContext(ctx, "go", "build", "-cover", "-coverpkg", module+"/...", "-o",
 			filepath.Join(r.work, "app", "handler"), "./handler"),
-		exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(r.work, "funchost"), "weir/tools/funchost"),
+		exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(r.work, "funchost"),
+			"weir/tools/funchost"),
 	}
+
 	builds[0].Dir = r.dir
 	for _, build := range builds {
 		if out, err := build.CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %w\n%s", strings.Join(build.Args, " "), err, out)
 		}
 	}
+
 	return r.stageApp()
 }
 
 // stageApp makes the folder that the host serves: settings, host.json and the functions.
 func (r *tracer) stageApp() error {
 	app := filepath.Join(r.work, "app")
-	if err := os.WriteFile(filepath.Join(app, "weir.yaml"), []byte(settingsYAML), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(app, "weir.yaml"), []byte(settingsYAML), 0o600); err !=
+		nil {
 		return err
 	}
 
@@ -103,22 +110,27 @@ func (r *tracer) stageApp() error {
 	if err != nil {
 		return err
 	}
+
 	for _, path := range append(functions, filepath.Join(r.dir, "host.json")) {
 		target := filepath.Join(app, strings.TrimPrefix(path, filepath.Join(r.dir, "functions")))
 		if filepath.Base(path) == "host.json" {
 			target = filepath.Join(app, "host.json")
 		}
+
 		text, err := os.ReadFile(path)
 		if err == nil {
 			err = os.MkdirAll(filepath.Dir(target), 0o750)
 		}
+
 		if err == nil {
 			err = os.WriteFile(target, text, 0o600)
 		}
+
 		if err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -130,6 +142,7 @@ func (r *tracer) run(ctx context.Context, name string, work func(context.Context
 	if err := os.Mkdir(counters, 0o750); err != nil {
 		return coverage{}, err
 	}
+
 	cms := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		_, _ = io.Copy(io.Discard, req.Body)
 		w.WriteHeader(http.StatusCreated)
@@ -140,6 +153,7 @@ func (r *tracer) run(ctx context.Context, name string, work func(context.Context
 	if err != nil {
 		return coverage{}, err
 	}
+
 	address := fmt.Sprintf("http://127.0.0.1:%d", port)
 	host := exec.CommandContext(ctx, filepath.Join(r.work, "funchost"), "--script-root",
 		filepath.Join(r.work, "app"), "--port", fmt.Sprint(port), "--state-dir", counters)
@@ -156,13 +170,16 @@ func (r *tracer) run(ctx context.Context, name string, work func(context.Context
 	if err == nil {
 		err = work(ctx, address)
 	}
+
 	if err == nil {
 		err = stopProgram(ctx, output.String(), counters)
 	}
+
 	err = errors.Join(err, host.Process.Signal(syscall.SIGTERM), host.Wait())
 	if err != nil {
 		return coverage{}, fmt.Errorf("%w\n%s", err, output.String())
 	}
+
 	return readCoverage(ctx, counters)
 }
 
@@ -176,25 +193,30 @@ func stopProgram(ctx context.Context, output, counters string) error {
 	if match == nil {
 		return errors.New("the host names no process of the program")
 	}
+
 	pid, err := strconv.Atoi(match[1])
 	if err != nil {
 		return err
 	}
+
 	process, err := os.FindProcess(pid)
 	if err != nil {
 		return err
 	}
+
 	if err := process.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
+
 	for {
 		found, err := filepath.Glob(filepath.Join(counters, "covcounters.*"))
 		if err != nil || len(found) > 0 {
 			return err
 		}
+
 		if err := waitFor(ctx, 100*time.Millisecond); err != nil {
 			return fmt.Errorf("the program has written no counters: %w", err)
 		}
@@ -233,6 +255,7 @@ func passMessage(ctx context.Context, address string) error {
 	if err := waitFor(ctx, endTime); err != nil {
 		return err
 	}
+
 	res, answer, err = call(ctx, http.MethodGet, res.Header.Get("Location"), "")
 	if err != nil {
 		return err
@@ -240,6 +263,7 @@ func passMessage(ctx context.Context, address string) error {
 	if res.StatusCode != http.StatusOK || !strings.Contains(string(answer), "delivered") {
 		return fmt.Errorf("the status of the message is %s %s, want delivered", res.Status, answer)
 	}
+
 	return nil
 }
 
@@ -251,6 +275,7 @@ func call(ctx context.Context, method, address, body string) (*http.Response, []
 	if err != nil {
 		return nil, nil, err
 	}
+
 	req.Header.Set("Content-Type", "application/xml")
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
@@ -259,6 +284,7 @@ func call(ctx context.Context, method, address, body string) (*http.Response, []
 	defer res.Body.Close()
 
 	answer, err := io.ReadAll(res.Body)
+
 	return res, answer, err
 }
 
@@ -272,6 +298,7 @@ func awaitStatus(ctx context.Context, address string, limit time.Duration) error
 		if err == nil && res.StatusCode == http.StatusOK {
 			return nil
 		}
+
 		if err := waitFor(ctx, 100*time.Millisecond); err != nil {
 			return fmt.Errorf("the program is not ready: %w", err)
 		}

@@ -56,11 +56,14 @@ func loadTree(ctx context.Context, dir string) (*tree, error) {
 		if len(p.Errors) > 0 {
 			return nil, fmt.Errorf("package %s: %w", p.ID, p.Errors[0])
 		}
+
 		t.packages = append(t.packages, p)
 	}
+
 	if len(t.packages) == 0 {
 		return nil, errors.New("the folder has no package of the module " + module)
 	}
+
 	return t, t.collectProduct()
 }
 
@@ -69,23 +72,28 @@ func (t *tree) collectProduct() error {
 		if p.ForTest != "" || isTestSupport(p.PkgPath) {
 			continue
 		}
+
 		for _, syntax := range p.Syntax {
 			path := t.fset.Position(syntax.Package).Filename
 			if strings.HasSuffix(path, "_test.go") || ast.IsGenerated(syntax) {
 				continue
 			}
+
 			name, err := filepath.Rel(t.dir, path)
 			if err != nil {
 				return err
 			}
+
 			text, err := os.ReadFile(path)
 			if err != nil {
 				return err
 			}
+
 			lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 			t.product[name] = &sourceFile{name: name, pkg: p.PkgPath, syntax: syntax, lines: lines}
 		}
 	}
+
 	return nil
 }
 

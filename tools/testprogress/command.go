@@ -41,7 +41,8 @@ func (p *progress) addCommand(name string, packages int, output io.Reader) *comm
 	return c
 }
 
-// startCommand runs a command in a process group of its own, so that all of its processes can be ended.
+// startCommand runs a command in a process group of its own, so that all of its processes can be
+// ended.
 func (p *progress) startCommand(args []string) error {
 	name, packages := describeCommand(args)
 	fmt.Fprintf(p.out, "%s, %s\n", name, countPackages(packages))
@@ -52,26 +53,32 @@ func (p *progress) startCommand(args []string) error {
 	if err != nil {
 		return err
 	}
+
 	cmd.Stdout = writer
 	err = cmd.Start()
 	writer.Close()
+
 	if err != nil {
 		reader.Close()
 		return err
 	}
 
-	p.addCommand(name, packages, reader).process = &testProcess{cmd: cmd, reader: reader, killAfter: p.killAfter}
+	p.addCommand(name, packages, reader).process = &testProcess{cmd: cmd, reader: reader,
+		killAfter: p.killAfter}
+
 	return nil
 }
 
-// endCommand handles the end of the output of a command, and prints the numbers of tests and the time.
+// endCommand handles the end of the output of a command, and prints the numbers of tests and the
+// time.
 func (p *progress) endCommand(c *command, readErr error) {
 	err := cmp.Or(c.result(), readErr)
 	if c.process != nil {
 		err = cmp.Or(err, c.process.wait())
 	}
 
-	fmt.Fprintf(p.out, "%s: %s in %s\n", c.name, c.counts, p.now().Sub(c.startedAt).Round(time.Second))
+	fmt.Fprintf(p.out, "%s: %s in %s\n", c.name, c.counts,
+		p.now().Sub(c.startedAt).Round(time.Second))
 	if err != nil {
 		p.reportError(err)
 	}
@@ -87,7 +94,8 @@ type testProcess struct {
 	descendants []int
 }
 
-// end sends a signal to all processes of the group, and kills all that are left some time after the first signal.
+// end sends a signal to all processes of the group, and kills all that are left some time after the
+// first signal.
 func (t *testProcess) end(signal syscall.Signal) {
 	group := processGroup(t.cmd.Process.Pid)
 	if t.killer == nil {
@@ -98,6 +106,7 @@ func (t *testProcess) end(signal syscall.Signal) {
 			t.reader.Close() // a process that is out of reach may hold the other end
 		})
 	}
+
 	group.kill(signal, nil)
 }
 
@@ -114,7 +123,8 @@ func (t *testProcess) wait() error {
 // processGroup is the number of a group of processes.
 type processGroup int
 
-// kill sends a signal to the group, and to processes that may have left it. Those that have ended do not matter.
+// kill sends a signal to the group, and to processes that may have left it. Those that have ended
+// do not matter.
 func (g processGroup) kill(signal syscall.Signal, more []int) {
 	_ = syscall.Kill(-int(g), signal)
 	for _, pid := range more {
@@ -122,8 +132,8 @@ func (g processGroup) kill(signal syscall.Signal, more []int) {
 	}
 }
 
-// listDescendants returns the processes below a process. Tests start programs in process groups of their own. Without
-// /proc it returns none.
+// listDescendants returns the processes below a process. Tests start programs in process groups of
+// their own. Without /proc it returns none.
 func listDescendants(pid int) (found []int) {
 	children := map[int][]int{}
 	paths, _ := filepath.Glob("/proc/[0-9]*/stat") // fails for a bad pattern only
@@ -133,7 +143,8 @@ func listDescendants(pid int) (found []int) {
 			continue // the process has ended
 		}
 
-		// The name, in brackets, can have spaces and brackets: state and parent follow the last bracket.
+		// The name, in brackets, can have spaces and brackets: state and parent follow the last
+		// bracket.
 		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 		child, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
 		if len(fields) > 1 {
@@ -146,26 +157,30 @@ func listDescendants(pid int) (found []int) {
 		found = append(found, next[0])
 		next = append(next, children[next[0]]...)
 	}
+
 	return found
 }
 
-// describeCommand returns the beginning of a command, with the module that it tests and the flag of the race detector,
-// and the number of packages. The packages follow the last flag, which has no value of its own. A program that runs go,
-// such as nice, has no part in the name.
+// describeCommand returns the beginning of a command, with the module that it tests and the flag of
+// the race detector, and the number of packages. The packages follow the last flag, which has no
+// value of its own. A program that runs go, such as nice, has no part in the name.
 func describeCommand(command []string) (name string, packages int) {
 	command = command[max(0, slices.Index(command, "go")):]
 	name = strings.Join(command[:min(2, len(command))], " ")
 	if i := slices.Index(command, "-C"); i >= 0 && i+1 < len(command) {
 		name += " -C " + command[i+1]
 	}
+
 	if slices.Contains(command, "-race") {
 		name += " -race"
 	}
+
 	for _, arg := range slices.Backward(command) {
 		if strings.HasPrefix(arg, "-") {
 			return name, packages
 		}
 		packages++
 	}
+
 	return name, 0
 }

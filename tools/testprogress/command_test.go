@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// hanging is a test that starts a program in a process group of its own, prints its number, and hangs.
+// hanging is a test that starts a program in a process group of its own, prints its number, and
+// hangs.
 const hanging = `package hang
 
 import (
@@ -47,10 +48,12 @@ func writeHanging(t *testing.T) string {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	return dir
 }
 
@@ -66,12 +69,15 @@ func (r *endedRun) run(t *testing.T, o options, packages []string, signals chan 
 	go func() {
 		var commands [][]string
 		for _, name := range packages {
-			commands = append(commands, []string{"go", "test", "-C", dir, "-count=1", "-json", name})
+			commands = append(commands,
+				[]string{"go", "test", "-C", dir, "-count=1", "-json", name})
 		}
+
 		o.verbose = true
 		ended <- runAll(newProgress(writer, time.Now, o), commands, signals)
 		writer.Close()
 	}()
+
 	for lines := bufio.NewScanner(reader); lines.Scan(); {
 		r.lines = append(r.lines, lines.Text())
 		if _, number, isSleeper := strings.Cut(lines.Text(), "sleeper "); isSleeper {
@@ -82,6 +88,7 @@ func (r *endedRun) run(t *testing.T, o options, packages []string, signals chan 
 			}
 		}
 	}
+
 	r.code = <-ended
 }
 
@@ -100,6 +107,7 @@ func (r *endedRun) checkEnd(t *testing.T, code int, last string) {
 		t.Errorf("got code %d and\n%s\nwant code %d and the last line %q", r.code,
 			strings.Join(r.lines, "\n"), code, last)
 	}
+
 	if len(r.sleepers) == 0 {
 		t.Fatalf("no hanging test started:\n%s", strings.Join(r.lines, "\n"))
 	}
@@ -111,7 +119,8 @@ func (r *endedRun) checkEnd(t *testing.T, code int, last string) {
 	}
 }
 
-// isAlive reports whether a process runs. One that has ended may wait for its parent, which is init.
+// isAlive reports whether a process runs. One that has ended may wait for its parent, which is
+// init.
 func isAlive(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.Contains(string(text), ") Z ")
@@ -121,7 +130,9 @@ func TestRunAll_CountsAllCommands(t *testing.T) {
 	t.Parallel()
 	var r endedRun
 	r.run(t, options{stall: time.Hour}, []string{"./pass", "./pass"}, nil)
-	if last := r.lines[len(r.lines)-1]; r.code != 0 || last != "total 2 passed, 0 failed, 0 skipped" {
+
+	if last := r.lines[len(r.lines)-1]; r.code != 0 ||
+		last != "total 2 passed, 0 failed, 0 skipped" {
 		t.Errorf("got code %d and\n%s", r.code, strings.Join(r.lines, "\n"))
 	}
 }
@@ -137,8 +148,9 @@ func TestRunAll_RunsCommandsAtTheSameTime(t *testing.T) {
 			echo '{"Action":"skip","Package":"weir/%s"}'`, dir, names[0], names[1], names[0])})
 	}
 
-	p := newProgress(io.Discard, time.Now, options{interval: time.Hour, stall: time.Hour, buildStall: time.Hour,
-		commandOut: io.Discard})
+	p := newProgress(io.Discard, time.Now,
+		options{interval: time.Hour, stall: time.Hour, buildStall: time.Hour,
+			commandOut: io.Discard})
 	if code := runAll(p, commands, nil); code != 0 {
 		t.Errorf("got code %d, want 0", code)
 	}
@@ -149,13 +161,16 @@ func TestRunAll_EndsAStalledRun(t *testing.T) {
 	var r endedRun
 	r.run(t, options{stall: 2 * time.Second}, []string{"./hang", "./hang"}, nil)
 	r.checkEnd(t, 1, "total 0 passed, 0 failed, 0 skipped")
+
 	for _, want := range []string{"no test failed: TestHangs, TestHangs made no progress for 2s",
 		"the goroutines are in " + r.dump, "testprogress: 1 of 1 packages failed: hanging/hang"} {
 		if !slices.Contains(r.lines, want) {
 			t.Errorf("got\n%s\nwant the line %q", strings.Join(r.lines, "\n"), want)
 		}
 	}
-	if dump, err := os.ReadFile(r.dump); err != nil || !strings.Contains(string(dump), "hang.TestHangs(") {
+
+	if dump, err := os.ReadFile(r.dump); err != nil ||
+		!strings.Contains(string(dump), "hang.TestHangs(") {
 		t.Errorf("read the dump: %v, got %.2000s, want the goroutine of the test", err, dump)
 	}
 }
@@ -171,12 +186,14 @@ func TestRunAll_EndsAllProcessesAfterAnInterrupt(t *testing.T) {
 func TestRunAll_KillsWhatIgnoresSignals(t *testing.T) {
 	t.Parallel()
 	signals := make(chan os.Signal, 1)
-	p := newProgress(io.Discard, time.Now, options{interval: time.Hour, stall: time.Hour, buildStall: time.Hour,
-		killAfter: 50 * time.Millisecond, commandOut: io.Discard})
+	p := newProgress(io.Discard, time.Now,
+		options{interval: time.Hour, stall: time.Hour, buildStall: time.Hour,
+			killAfter: 50 * time.Millisecond, commandOut: io.Discard})
 	signals <- syscall.SIGTERM
 	stubborn := []string{"sh", "-c", `trap "" INT TERM; while :; do sleep 1; done`}
 	if code := runAll(p, [][]string{stubborn, stubborn}, signals); code != 130 || !p.hasFailed {
-		t.Errorf("got code %d, failed: %v, of commands that were killed, want 130 and true", code, p.hasFailed)
+		t.Errorf("got code %d, failed: %v, of commands that were killed, want 130 and true", code,
+			p.hasFailed)
 	}
 }
 

@@ -3,19 +3,22 @@
 //   - a line for each package that has ended, and for each skipped test
 //   - the output of each failed test
 //   - at an interval, the running tests, for how long each has run, and what is left
-//   - after each command its numbers of tests and its time, and at the end the numbers over all commands
+//   - after each command its numbers of tests and its time, and at the end the numbers over all
+//     commands
 //
-// Tests that watch other processes wait much of the time. The tests of another command use the processors meanwhile.
+// Tests that watch other processes wait much of the time. The tests of another command use the
+// processors meanwhile.
 //
 // Usage:
 //
 //	testprogress [flags] -- go test -json … packages [-- go test -C tools -json … packages] …
 //
-// Without testprogress, go test prints nothing for the ten minutes that the longest package takes, and ends a run that
-// is only slow. testprogress ends a run when no test makes progress: then it has the goroutines dumped into a file.
+// Without testprogress, go test prints nothing for the ten minutes that the longest package takes,
+// and ends a run that is only slow. testprogress ends a run when no test makes progress: then it
+// has the goroutines dumped into a file.
 //
-// The exit code is 1 if a package failed or did not end, or if a command has no package. It is 2 for wrong flags, and
-// 130 after an interrupt.
+// The exit code is 1 if a package failed or did not end, or if a command has no package. It is 2
+// for wrong flags, and 130 after an interrupt.
 package main
 
 import (
@@ -30,12 +33,15 @@ import (
 
 func main() {
 	o := options{killAfter: 10 * time.Second, commandOut: os.Stderr}
-	flag.DurationVar(&o.interval, "interval", 20*time.Second, "time between two lines about the running tests")
-	flag.DurationVar(&o.stall, "stall", 5*time.Minute, "end the run when a test runs and nothing happens for this time")
+	flag.DurationVar(&o.interval, "interval", 20*time.Second,
+		"time between two lines about the running tests")
+	flag.DurationVar(&o.stall, "stall", 5*time.Minute,
+		"end the run when a test runs and nothing happens for this time")
 	flag.DurationVar(&o.buildStall, "build-stall", 30*time.Minute,
 		"end the run when no test runs and nothing happens for this time: a build makes no events")
 	flag.BoolVar(&o.verbose, "v", false, "print the output of each test")
-	flag.StringVar(&o.dumps, "dumps", filepath.Join("build", "test-goroutines.txt"), "file for dumps of goroutines")
+	flag.StringVar(&o.dumps, "dumps", filepath.Join("build", "test-goroutines.txt"),
+		"file for dumps of goroutines")
 	flag.Parse()
 
 	commands := splitCommands(flag.Args())
@@ -64,12 +70,14 @@ func runAll(p *progress, commands [][]string, signals <-chan os.Signal) int {
 	p.follow(events{ticks.C, checks.C, signals})
 
 	fmt.Fprintf(p.out, "total %s\n", p.counts)
+
 	switch {
 	case p.isInterrupted:
 		return 130
 	case p.hasFailed:
 		return 1
 	}
+
 	return 0
 }
 
@@ -85,5 +93,6 @@ func splitCommands(args []string) (commands [][]string) {
 			command = nil
 		}
 	}
+
 	return commands
 }

@@ -117,8 +117,9 @@ func (c *command) readOutput(lines chan<- outputLine) {
 	lines <- outputLine{from: c, isEnd: true, readErr: scanner.Err()}
 }
 
-// follow reads the output of all commands until they end. At each tick it prints the running tests, and at each check
-// it looks for a stall. A stall and a signal end the commands; a second signal kills them at once.
+// follow reads the output of all commands until they end. At each tick it prints the running tests,
+// and at each check it looks for a stall. A stall and a signal end the commands; a second signal
+// kills them at once.
 func (p *progress) follow(other events) {
 	lines := make(chan outputLine)
 	for _, c := range p.commands {
@@ -134,6 +135,7 @@ func (p *progress) follow(other events) {
 			}
 			p.endCommand(line.from, line.readErr)
 			left = slices.DeleteFunc(left, func(c *command) bool { return c == line.from })
+
 		case <-other.ticks:
 			p.printRunning()
 		case <-other.checks:
@@ -149,6 +151,7 @@ func (p *progress) handleInterrupt(left []*command) {
 		endCommands(left, syscall.SIGKILL)
 		return
 	}
+
 	p.isInterrupted = true
 	fmt.Fprintln(p.out, "interrupted")
 	endCommands(left, syscall.SIGINT)
@@ -165,6 +168,7 @@ func (p *progress) checkStall(left []*command) {
 	if p.isStalled || p.isInterrupted {
 		return
 	}
+
 	if text := p.describeStall(); text != "" {
 		p.isStalled = true
 		fmt.Fprintln(p.out, text)
@@ -175,17 +179,21 @@ func (p *progress) checkStall(left []*command) {
 func (c *command) result() error {
 	switch {
 	case len(c.failures) > 0:
-		return fmt.Errorf("%d of %d packages failed: %s", len(c.failures), c.ended, strings.Join(c.failures, ", "))
+		return fmt.Errorf("%d of %d packages failed: %s", len(c.failures), c.ended,
+			strings.Join(c.failures, ", "))
 	case len(c.running) > 0:
-		return fmt.Errorf("did not end: %s", strings.Join(slices.Sorted(maps.Keys(c.running)), ", "))
+		return fmt.Errorf("did not end: %s",
+			strings.Join(slices.Sorted(maps.Keys(c.running)), ", "))
 	case c.ended == 0:
 		return errNothing
 	}
+
 	return nil
 }
 
-// describeStall returns a sentence if nothing has happened for too long, or "". While no test runs, packages are
-// built, which makes no events and takes long on a busy machine: then buildStall is the limit.
+// describeStall returns a sentence if nothing has happened for too long, or "". While no test runs,
+// packages are built, which makes no events and takes long on a busy machine: then buildStall is
+// the limit.
 func (p *progress) describeStall() string {
 	quiet := p.now().Sub(p.lastEventAt)
 	var tests, waiting []string
@@ -207,7 +215,9 @@ func (p *progress) describeStall() string {
 	case len(tests) == 0:
 		tests = waiting
 	}
-	return fmt.Sprintf("%s %s made no progress for %s", p.describeFailures(), strings.Join(tests, ", "), p.stall)
+
+	return fmt.Sprintf("%s %s made no progress for %s", p.describeFailures(),
+		strings.Join(tests, ", "), p.stall)
 }
 
 // describeFailures begins a sentence about a run that ends early.
@@ -228,21 +238,26 @@ func (p *progress) handleLine(c *command, line string) {
 		fmt.Fprintln(p.out, line) // a message of the go command
 		return
 	}
+
 	if e.Action == "build-output" {
 		c.builds[e.ImportPath] = append(c.builds[e.ImportPath], e.Output)
 		return
 	}
+
 	if e.Package == "" {
 		return
 	}
+
 	run := c.running[e.Package]
 	if run == nil {
 		run = &packageRun{tests: map[string]*testRun{}, output: map[string][]string{}}
 		c.running[e.Package] = run
 	}
+
 	if p.verbose && e.Action == "output" && !p.isStalled {
 		fmt.Fprint(p.out, e.Output)
 	}
+
 	if e.Test == "" {
 		p.handlePackage(c, e, run)
 	} else {
@@ -265,18 +280,20 @@ func (p *progress) handleTest(c *command, e event, run *packageRun) {
 		if isSubtest {
 			return
 		}
+
 		if e.Action == "fail" {
 			p.printOutput(run.output[top])
 			run.printed = true
 		} else {
 			run.passed++
 		}
+
 		delete(run.output, top)
 	}
 }
 
-// countTest counts a test that has ended. It prints the name of a skipped test, because this project allows no skipped
-// tests.
+// countTest counts a test that has ended. It prints the name of a skipped test, because this
+// project allows no skipped tests.
 func (p *progress) countTest(c *command, e event) {
 	p.counts.add(e.Action)
 	c.counts.add(e.Action)
@@ -299,12 +316,13 @@ func (p *progress) handlePackage(c *command, e event, run *packageRun) {
 	default:
 		return
 	}
+
 	c.ended++
 	delete(c.running, e.Package)
 }
 
-// printFailedPackage prints the output of the build, of the tests that ran when the process ended, and of the package
-// itself, if no failed test has explained the failure.
+// printFailedPackage prints the output of the build, of the tests that ran when the process ended,
+// and of the package itself, if no failed test has explained the failure.
 func (p *progress) printFailedPackage(c *command, e event, run *packageRun) {
 	fmt.Fprint(p.out, strings.Join(c.builds[e.FailedBuild], ""))
 	for _, test := range slices.Sorted(maps.Keys(run.output)) {
@@ -312,9 +330,11 @@ func (p *progress) printFailedPackage(c *command, e event, run *packageRun) {
 			p.printOutput(run.output[test])
 		}
 	}
+
 	if !run.printed {
 		p.printOutput(run.output[""])
 	}
+
 	fmt.Fprintf(p.out, "FAIL  %s  %.1fs\n", e.Package, e.Elapsed)
 	c.failures = append(c.failures, e.Package)
 }

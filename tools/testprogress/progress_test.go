@@ -61,8 +61,8 @@ func TestFollow(t *testing.T) {
 			_, problem, hasFailed := strings.Cut(last, "testprogress: ")
 			problem = strings.TrimSuffix(problem, "\n")
 			if printed != c.out || problem != c.err || hasFailed != p.hasFailed {
-				t.Errorf("got %q and error %q (failed: %v), want %q and %q", printed, problem, p.hasFailed,
-					c.out, c.err)
+				t.Errorf("got %q and error %q (failed: %v), want %q and %q", printed, problem,
+					p.hasFailed, c.out, c.err)
 			}
 		})
 	}
@@ -75,11 +75,15 @@ func TestFollow_CountsTestsAndSubtests(t *testing.T) {
 	p.addCommand("one", 2, strings.NewReader(passing))
 	p.addCommand("other", 2, strings.NewReader(passing))
 	p.follow(events{})
+
 	if want := (counts{passed: 4}); p.counts != want || p.hasFailed {
-		t.Errorf("got %v over two commands, failed: %v, want %v and false", p.counts, p.hasFailed, want)
+		t.Errorf("got %v over two commands, failed: %v, want %v and false", p.counts,
+			p.hasFailed, want)
 	}
+
 	for _, name := range []string{"one", "other"} {
-		if want := name + ": 2 passed, 0 failed, 0 skipped in 0s\n"; !strings.Contains(out.String(), want) {
+		if want := name + ": 2 passed, 0 failed, 0 skipped in 0s\n"; !strings.Contains(out.String(),
+			want) {
 			t.Errorf("got\n%s\nwant the line %q", out.String(), want)
 		}
 	}
@@ -116,17 +120,18 @@ func TestPrintRunning(t *testing.T) {
 		want    string
 	}{
 		"nothing": {nil, "...   no test runs yet; 3 packages left\n"},
-		"the longest": {[]string{"run TestA", "run TestB", "run TestC", "run TestD", "run TestE", "pass TestB"},
+		"the longest": {[]string{"run TestA", "run TestB", "run TestC", "run TestD", "run TestE",
+			"pass TestB"},
 			"...   weir/a  1 passed; running: TestA (6m0s), TestC (4m0s), TestD (3m0s), 1 more; 2 packages left\n"},
 		"one waits": {[]string{"run TestA", "run TestB", "pause TestB"},
 			"...   weir/a  0 passed, 1 wait; running: TestA (3m0s); 2 packages left\n"},
 		"it waited": {[]string{"run TestA", "pause TestA", "run TestB", "pass TestB", "cont TestA"},
 			"...   weir/a  1 passed; running: TestA (1m0s); 2 packages left\n"},
-		"a parent waits for its subtests": {[]string{"run TestA", "run TestA/one", "pause TestA/one", "run TestA/two",
-			"pause TestA/two", "run TestB"},
+		"a parent waits for its subtests": {[]string{"run TestA", "run TestA/one",
+			"pause TestA/one", "run TestA/two", "pause TestA/two", "run TestB"},
 			"...   weir/a  0 passed, 2 wait; running: TestB (1m0s); 2 packages left\n"},
-		"a subtest runs": {[]string{"run TestA", "run TestA/one", "pause TestA/one", "run TestA/two/deep",
-			"cont TestA/one", "pass TestA/two/deep"},
+		"a subtest runs": {[]string{"run TestA", "run TestA/one", "pause TestA/one",
+			"run TestA/two/deep", "cont TestA/one", "pass TestA/two/deep"},
 			"...   weir/a  0 passed; running: TestA/one (2m0s); 2 packages left\n"},
 		"the subtests have ended": {[]string{"run TestA", "run TestA/one", "pass TestA/one"},
 			"...   weir/a  0 passed; running: TestA (3m0s); 2 packages left\n"},
@@ -163,6 +168,7 @@ func TestDescribeStall_LooksAtAllCommands(t *testing.T) {
 	r := newFakeRun(options{stall: 5 * time.Minute, buildStall: 30 * time.Minute}, 1)
 	other := r.addCommand("other", 1, nil)
 	r.handleAll("run TestA", "run TestB")
+
 	for range 6 {
 		r.at = r.at.Add(3 * time.Minute)
 		if got := r.describeStall(); got != "" {
@@ -185,17 +191,18 @@ func TestDescribeStall(t *testing.T) {
 		after   time.Duration // after the last event
 		want    string
 	}{
-		"in time":       {[]string{"run TestA"}, 4 * time.Minute, ""},
-		"a test":        {[]string{"run TestA"}, 5 * time.Minute, "no test failed: TestA made no progress for 5m0s"},
+		"in time": {[]string{"run TestA"}, 4 * time.Minute, ""},
+		"a test": {[]string{"run TestA"}, 5 * time.Minute,
+			"no test failed: TestA made no progress for 5m0s"},
 		"a build":       {nil, 29 * time.Minute, ""},
 		"between tests": {[]string{"run TestA", "pass TestA"}, 29 * time.Minute, ""},
 		"a stuck build": {nil, 30 * time.Minute, "no test failed: no package was built for 30m0s"},
 		"after failures": {[]string{"fail TestA", "fail TestB", "run TestC"}, 5 * time.Minute,
 			"2 tests failed; TestC made no progress for 5m0s"},
-		"a slow test": {[]string{"run TestA", "output TestA", "output TestA", "output TestA", "output TestA"},
-			4 * time.Minute, ""},
-		"paused tests": {[]string{"run TestA", "pause TestA", "run TestB", "run TestC"}, 5 * time.Minute,
-			"no test failed: TestB, TestC made no progress for 5m0s"},
+		"a slow test": {[]string{"run TestA", "output TestA", "output TestA", "output TestA",
+			"output TestA"}, 4 * time.Minute, ""},
+		"paused tests": {[]string{"run TestA", "pause TestA", "run TestB", "run TestC"},
+			5 * time.Minute, "no test failed: TestB, TestC made no progress for 5m0s"},
 		"only paused tests": {[]string{"run TestA", "pause TestA"}, 5 * time.Minute,
 			"no test failed: weir/a made no progress for 5m0s"},
 	} {
@@ -224,11 +231,14 @@ func TestPrintOutput_LimitsCrashes(t *testing.T) {
 		"a short panic": {"panic: no\n\ngoroutine 1 [running]:\n", false,
 			"panic: no\n\ngoroutine 1 [running]:\n", false},
 		"a long panic": {"got 1\npanic: no\n" + goroutines, false,
-			"got 1\npanic: no\n" + strings.Repeat("main.f()\n", 99) + "the goroutines are in DUMP\n", true},
+			"got 1\npanic: no\n" + strings.Repeat("main.f()\n", 99) +
+				"the goroutines are in DUMP\n", true},
 		"a time limit": {"panic: test timed out after 35m0s\n\trunning tests:\n\t\tTestA (2s)\n\t\tTestB/sub (1m1s)\n\n" +
-			goroutines, false, "no test failed: timeout: the limit of 35m0s was over while these ran: " +
-			"TestA (2s), TestB/sub (1m1s)\nthe goroutines are in DUMP\n", true},
-		"a stall": {"log\nSIGQUIT: quit\n" + goroutines, true, "log\nthe goroutines are in DUMP\n", true},
+			goroutines, false,
+			"no test failed: timeout: the limit of 35m0s was over while these ran: " +
+				"TestA (2s), TestB/sub (1m1s)\nthe goroutines are in DUMP\n", true},
+		"a stall": {"log\nSIGQUIT: quit\n" + goroutines, true,
+			"log\nthe goroutines are in DUMP\n", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -239,6 +249,7 @@ func TestPrintOutput_LimitsCrashes(t *testing.T) {
 			if got := strings.ReplaceAll(r.out.String(), dump, "DUMP"); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
+
 			saved, _ := os.ReadFile(dump) // without a file there is nothing
 			if isSaved := strings.HasSuffix(string(saved), goroutines); isSaved != c.isSaved {
 				t.Errorf("the file has %d bytes, want a dump: %v", len(saved), c.isSaved)

@@ -12,7 +12,8 @@ import (
 // shownTests is the highest number of running tests that a line names.
 const shownTests = 3
 
-// findRunning returns the tests that run, the longest first. A test with subtests does not count: it waits for them.
+// findRunning returns the tests that run, the longest first. A test with subtests does not count:
+// it waits for them.
 func (r *packageRun) findRunning() []string {
 	hasSubtest := map[string]bool{}
 	for name := range r.tests {
@@ -29,9 +30,11 @@ func (r *packageRun) findRunning() []string {
 			found = append(found, name)
 		}
 	}
+
 	slices.SortFunc(found, func(a, b string) int {
 		return cmp.Or(r.tests[a].ranAt.Compare(r.tests[b].ranAt), strings.Compare(a, b))
 	})
+
 	return found
 }
 
@@ -45,8 +48,9 @@ func (r *packageRun) countPaused() (n int) {
 	return n
 }
 
-// printRunning prints a line for each package with running tests: how many tests have passed, how many wait, and which
-// have run for the longest time. The last line also has the number of packages that have not begun.
+// printRunning prints a line for each package with running tests: how many tests have passed, how
+// many wait, and which have run for the longest time. The last line also has the number of packages
+// that have not begun.
 func (p *progress) printRunning() {
 	var lines []string
 	ended, left := 0, 0
@@ -63,9 +67,11 @@ func (p *progress) printRunning() {
 			lines[0] = "...   no test runs"
 		}
 	}
+
 	if left > 0 {
 		lines[len(lines)-1] += fmt.Sprintf("; %s left", countPackages(left))
 	}
+
 	fmt.Fprintln(p.out, strings.Join(lines, "\n"))
 }
 
@@ -82,19 +88,24 @@ func (p *progress) describeRunning(c *command) (lines []string) {
 		if n := run.countPaused(); n > 0 {
 			line += fmt.Sprintf(", %d wait", n)
 		}
+
 		lines = append(lines, line+"; running: "+p.describeTests(run, tests))
 	}
+
 	return lines
 }
 
 func (p *progress) describeTests(run *packageRun, tests []string) string {
 	var shown []string
 	for _, test := range tests[:min(shownTests, len(tests))] {
-		shown = append(shown, fmt.Sprintf("%s (%s)", test, p.now().Sub(run.tests[test].ranAt).Round(time.Second)))
+		shown = append(shown, fmt.Sprintf("%s (%s)", test,
+			p.now().Sub(run.tests[test].ranAt).Round(time.Second)))
 	}
+
 	if more := len(tests) - len(shown); more > 0 {
 		shown = append(shown, fmt.Sprintf("%d more", more))
 	}
+
 	return strings.Join(shown, ", ")
 }
 

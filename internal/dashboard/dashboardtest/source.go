@@ -1,5 +1,5 @@
-// Package dashboardtest has made-up data for tests of the operator's page. Examples are a system that was just
-// installed, a system with many errors, and a source that cannot be read.
+// Package dashboardtest has made-up data for tests of the operator's page. Examples are a system
+// that was just installed, a system with many errors, and a source that cannot be read.
 package dashboardtest
 
 import (
@@ -18,8 +18,10 @@ import (
 	"weir/internal/wire"
 )
 
-// TitleError is the fingerprint of the most frequent error in the data of NewBusy; see weir.Fingerprint.
-var TitleError, _ = weir.Fingerprint("article", 422, "Field title: at most 200 characters, 231 were sent")
+// TitleError is the fingerprint of the most frequent error in the data of NewBusy; see
+// weir.Fingerprint.
+var TitleError, _ = weir.Fingerprint("article", 422,
+	"Field title: at most 200 characters, 231 were sent")
 
 // Noon is the time at which the clock of each Source starts.
 var Noon = time.Date(2026, 11, 20, 12, 0, 7, 250e6, time.UTC)
@@ -72,8 +74,8 @@ func (f *Source) Dashboard() *dashboard.Dashboard {
 // Take implements dashboard.Reads.
 func (f *Source) Take(context.Context) (done func(), err error) { return func() {}, nil }
 
-// Change changes the data, and moves the clock forward by five seconds. So pages show the new data, except data that
-// the dashboard caches for longer, such as schedules.
+// Change changes the data, and moves the clock forward by five seconds. So pages show the new data,
+// except data that the dashboard caches for longer, such as schedules.
 func (f *Source) Change(change func(*Data)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -116,6 +118,7 @@ func (f *Source) Lanes(context.Context) (wire.LaneList, error) {
 		t.Moved += l.Moved
 		t.Waiting += l.Waiting
 	}
+
 	return report, err
 }
 
@@ -149,13 +152,18 @@ func (f *Source) Schedule(_ context.Context, name string) (dashboard.ScheduleDet
 	all, err := readData(f, &f.Data.Schedules)
 	for _, s := range all {
 		if s.Name == name {
-			return dashboard.ScheduleDetail{Schedule: s, Message: `<article path="/daily" version="{{.Run}}"/>`, Filed: 12,
-				Runs:         []dashboard.ScheduledRun{{DueAt: Noon.Add(14 * time.Hour), Local: "2026-11-21 03:00:07 +01:00"}},
-				ClockChanges: []string{"2027-03-28 02:30:00 does not exist, because clocks are set forward: there is no run."},
+			return dashboard.ScheduleDetail{Schedule: s,
+				Message: `<article path="/daily" version="{{.Run}}"/>`, Filed: 12,
+				Runs: []dashboard.ScheduledRun{{DueAt: Noon.Add(14 * time.Hour),
+					Local: "2026-11-21 03:00:07 +01:00"}},
+				ClockChanges: []string{
+					"2027-03-28 02:30:00 does not exist, because clocks are set forward: there is no run."},
 			}, err
 		}
 	}
-	return dashboard.ScheduleDetail{}, &weir.Error{Kind: weir.NotFound, Message: "there is no schedule of this name"}
+
+	return dashboard.ScheduleDetail{},
+		&weir.Error{Kind: weir.NotFound, Message: "there is no schedule of this name"}
 }
 
 // Scheduled implements dashboard.Source.
@@ -170,11 +178,14 @@ func (f *Source) Changes(_ context.Context, q dashboard.ChangeQuery) (dashboard.
 	changes = slices.DeleteFunc(slices.Clone(changes), func(c dashboard.Change) bool {
 		return q.Subject != "" && c.Subject != q.Subject || c.At.Before(q.Since)
 	})
-	return dashboard.ChangeList{Changes: changes, Continue: strings.Repeat("more", min(1, len(changes)))}, err
+	return dashboard.ChangeList{Changes: changes,
+		Continue: strings.Repeat("more", min(1, len(changes)))}, err
 }
 
 // Batches implements dashboard.Source.
-func (f *Source) Batches(context.Context) ([]wire.Batch, error) { return readData(f, &f.Data.Batches) }
+func (f *Source) Batches(context.Context) ([]wire.Batch, error) {
+	return readData(f, &f.Data.Batches)
+}
 
 // Batch implements dashboard.Source.
 func (f *Source) Batch(ctx context.Context, id string) (wire.Batch, error) {
@@ -184,9 +195,11 @@ func (f *Source) Batch(ctx context.Context, id string) (wire.Batch, error) {
 			return b, err
 		}
 	}
+
 	if err != nil {
 		return wire.Batch{}, err
 	}
+
 	return wire.Batch{}, &weir.Error{Kind: weir.NotFound, Message: "there is no such batch"}
 }
 
@@ -213,16 +226,19 @@ func (f *Source) Search(_ context.Context, q dashboard.Query) (wire.MessageList,
 	found := wire.MessageList{Looked: len(f.Data.Messages)}
 	for _, m := range f.Data.Messages {
 		fingerprint, _ := weir.Fingerprint(m.Contract, m.CMSStatus, m.LastError)
-		if (q.Fingerprint == "" || q.Fingerprint == fingerprint) && (q.Stage == "" || string(m.Stage) == q.Stage) &&
+		if (q.Fingerprint == "" || q.Fingerprint == fingerprint) &&
+			(q.Stage == "" || string(m.Stage) == q.Stage) &&
 			(q.Key == "" || m.Key == q.Key) &&
 			strings.HasPrefix(m.Key, q.Filters["keyPrefix"]) && (q.Lane < 0 || m.Lane == q.Lane) &&
 			strings.Contains(m.Key+m.LastError, q.Text) {
 			found.Messages = append(found.Messages, m)
 		}
 	}
+
 	if len(found.Messages) > 10 {
 		found.Continue = "further"
 	}
+
 	return found, f.err
 }
 
@@ -234,17 +250,23 @@ func (f *Source) Message(_ context.Context, id weir.ID) (wire.MessageLine, error
 			return m, err
 		}
 	}
-	return wire.MessageLine{}, &weir.Error{Kind: weir.NotFound, Message: "there is no message with this id"}
+
+	return wire.MessageLine{},
+		&weir.Error{Kind: weir.NotFound, Message: "there is no message with this id"}
 }
 
 // Body implements dashboard.Source.
 func (f *Source) Body(ctx context.Context, id weir.ID, _ bool) (dashboard.Body, error) {
 	if m, err := f.Message(ctx, id); err == nil && !m.ErasedAt.IsZero() {
-		return dashboard.Body{}, &weir.Error{Kind: weir.NotFound, Message: "the body is not kept any more"}
+		return dashboard.Body{},
+			&weir.Error{Kind: weir.NotFound, Message: "the body is not kept any more"}
 	}
+
 	if body, ok := f.Data.Bodies[id.String()]; ok {
-		return dashboard.Body{Text: body, IsRedacted: strings.Contains(body, contract.RedactedMark)}, f.err
+		return dashboard.Body{Text: body,
+			IsRedacted: strings.Contains(body, contract.RedactedMark)}, f.err
 	}
+
 	const text = `<?xml version="1.0"?><article path="/news/1" version="3"><title>A title</title></article>`
 	return dashboard.Body{Text: text}, f.err
 }
@@ -264,6 +286,7 @@ func (f *Source) Try(ctx context.Context, id weir.ID, isEdited bool) (trial.Tria
 	if _, err := f.Body(ctx, id, isEdited); err != nil {
 		return trial.Trial{}, err
 	}
+
 	if t, ok := f.Data.Trials[id.String()]; ok {
 		return t, f.err
 	}
@@ -275,17 +298,21 @@ func (f *Source) Try(ctx context.Context, id weir.ID, isEdited bool) (trial.Tria
 //   - create and update have conditions that need the answer to the request of the step find.
 //   - notify has a condition that is false.
 func NewTrial() trial.Trial {
-	headers := []trial.Header{{Name: "Accept", Value: "application/json, application/xml;q=0.9, */*;q=0.8"},
-		{Name: "Idempotency-Key", Value: "AQABL714SFvJDd7dAA/find"}, {Name: "Weir-Attempt", Value: "2"},
+	headers := []trial.Header{{Name: "Accept",
+		Value: "application/json, application/xml;q=0.9, */*;q=0.8"},
+		{Name: "Idempotency-Key", Value: "AQABL714SFvJDd7dAA/find"},
+		{Name: "Weir-Attempt", Value: "2"},
 		{Name: "Weir-Fence", Value: "0"}, {Name: "X-Token", Value: "…"}}
+
 	const address = "https://cms.example/wp-json/wp/v2/posts"
 	body := "{\n  \"slug\": \"news-1\",\n  \"status\": \"publish\",\n  \"title\": \"A title\"\n}"
-	return trial.Trial{Contract: "article", Key: "/news/1", SignedIn: true, Verdict: trial.Open, Needs: "find",
-		Steps: []trial.Step{
+	return trial.Trial{Contract: "article", Key: "/news/1", SignedIn: true, Verdict: trial.Open,
+		Needs: "find", Steps: []trial.Step{
 			{Name: "find", Request: &trial.Request{Method: "GET",
 				Address: address + "?slug=news-1&status=any&context=edit", Headers: headers}},
 			{Name: "create", Ahead: true, OnlyIf: "len(find.json) == 0",
-				Request: &trial.Request{Method: "POST", Address: address, Headers: headers, Body: body}},
+				Request: &trial.Request{Method: "POST", Address: address, Headers: headers,
+					Body: body}},
 			{Name: "update", Ahead: true, OnlyIf: "len(find.json) == 1",
 				Request: &trial.Request{Method: "PUT", Address: address + "/{{ find.json[0].id }}",
 					Headers: headers, Body: body}},
@@ -293,14 +320,16 @@ func NewTrial() trial.Trial {
 		}}
 }
 
-// Pages returns the paths of all pages below dashboard.Base, by name. The ids in the paths exist in the data of
-// NewBusy.
+// Pages returns the paths of all pages below dashboard.Base, by name. The ids in the paths exist in
+// the data of NewBusy.
 func Pages() map[string]string {
 	return map[string]string{
 		"overview": "", "search": "/messages", "story": "/messages/" + MessageID(1),
 		"waiting": "/messages/" + MessageID(3), "edited": "/messages/" + MessageID(40),
-		"errors": "/errors", "cluster": "/errors/" + TitleError, "replays": "/replays", "job": "/replays/r1",
+		"errors": "/errors", "cluster": "/errors/" + TitleError, "replays": "/replays",
+		"job":     "/replays/r1",
 		"batches": "/batches", "batch": "/batches/90523457719920123456789abcdef",
-		"pauses": "/pauses", "schedules": "/schedules", "schedule": "/schedule?name=nightly-report", "audit": "/audit", "missing": "/nowhere",
+		"pauses": "/pauses", "schedules": "/schedules", "schedule": "/schedule?name=nightly-report",
+		"audit": "/audit", "missing": "/nowhere",
 	}
 }

@@ -11,15 +11,17 @@ import (
 	"weir/internal/weir"
 )
 
-// copyKeyRows copies the rows whose row key begins with prefix: the latest delivered versions, or the remembered ids. A
-// repeated call writes all of these rows again. Each transaction also writes head of the new lane, and fails if head
-// has changed since it was read. So a transaction that reaches storage late, after it was repeated, changes nothing.
+// copyKeyRows copies the rows whose row key begins with prefix: the latest delivered versions, or
+// the remembered ids. A repeated call writes all of these rows again. Each transaction also writes
+// head of the new lane, and fails if head has changed since it was read. So a transaction that
+// reaches storage late, after it was repeated, changes nothing.
 func (r *Copy) copyKeyRows(ctx context.Context, number int, prefix string) error {
 	q := rows.WithPrefix(r.From.Partition(number), prefix, nil)
 	for page, err := range rows.Pages(ctx, r.From.Table, q) {
 		if err != nil {
 			return err
 		}
+
 		byLane := map[int][]storage.Op{}
 		for _, row := range page.Rows {
 			v := maps.Clone(row.Values)
@@ -27,9 +29,12 @@ func (r *Copy) copyKeyRows(ctx context.Context, number int, prefix string) error
 				rows.Put(v, rows.Origin.Is(weir.ID{Epoch: r.From.Epoch, Lane: number, Seq: rows.Seq.Of(v),
 					Nonce: rows.Nonce.Of(v)}.String()))
 			}
+
 			to := lane.OfRow(v, r.To.Present())
-			byLane[to] = append(byLane[to], storage.Op{Kind: storage.Upsert, Key: row.Key, Values: v})
+			byLane[to] = append(byLane[to],
+				storage.Op{Kind: storage.Upsert, Key: row.Key, Values: v})
 		}
+
 		targets := slices.Sorted(maps.Keys(byLane))
 		err = lane.ForEach(len(targets), func(i int) error {
 			for chunk := range slices.Chunk(byLane[targets[i]], storage.MaxOps-1) {
@@ -43,11 +48,12 @@ func (r *Copy) copyKeyRows(ctx context.Context, number int, prefix string) error
 			return err
 		}
 	}
+
 	return nil
 }
 
-// writeVersions writes rows in one transaction. The transaction can be repeated, because it always writes the same
-// rows.
+// writeVersions writes rows in one transaction. The transaction can be repeated, because it always
+// writes the same rows.
 func (r *Copy) writeVersions(ctx context.Context, number int, versions []storage.Op) error {
 	return rows.Update(ctx, func() (bool, error) {
 		c, err := r.To.ReadControl(ctx, number)

@@ -16,7 +16,8 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// bench is one lane on storage in memory. Calls of the store "faulty" get the faults that a test sets.
+// bench is one lane on storage in memory. Calls of the store "faulty" get the faults that a test
+// sets.
 type bench struct {
 	t      *testing.T
 	faults *storagetest.Faults
@@ -45,7 +46,8 @@ func (b *bench) readControl() lane.Control {
 }
 
 func newMessage(key, body string) weir.Message {
-	return weir.Message{Contract: "article", Key: key, ContentType: "application/xml", Body: []byte(body)}
+	return weir.Message{Contract: "article", Key: key, ContentType: "application/xml",
+		Body: []byte(body)}
 }
 
 func keepTail(*lane.Tail) {}
@@ -61,9 +63,11 @@ func TestSeal_NothingPasses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if err := b.lanes.Seal(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
+
 		refused := func(what string, err error) {
 			t.Helper()
 			var e *weir.Error
@@ -71,18 +75,22 @@ func TestSeal_NothingPasses(t *testing.T) {
 				t.Errorf("%s: got %v, want an error of kind Unavailable with RetryAfter", what, err)
 			}
 		}
+
 		_, err = a.Append(t.Context(), newMessage("a", "x"), "k")
 		refused("append", err)
 		_, err = b.faulty.Requests().Cancel(t.Context(), r.Message.ID)
 		refused("cancel", err)
-		_, err = b.faulty.Requests().Reschedule(t.Context(), r.Message.ID, time.Now().Add(time.Minute), "")
+		_, err = b.faulty.Requests().Reschedule(t.Context(), r.Message.ID,
+			time.Now().Add(time.Minute), "")
 		refused("move", err)
 		if n := b.readControl().Head.Next - 1; n != 1 || sealed != 1 {
 			t.Errorf("got %d messages in the log, and %d calls of OnSealed, want 1, 1", n, sealed)
 		}
+
 		if err := b.lanes.Unseal(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
+
 		if _, err := a.Append(t.Context(), newMessage("a", "x"), "k"); err != nil {
 			t.Errorf("Append after Unseal = %v, want no error", err)
 		}
@@ -96,9 +104,11 @@ func TestUnseal_OutrunsALateSeal(t *testing.T) {
 		if err := (epochend.Lanes{Store: b.faulty}).Seal(t.Context(), 0); err == nil {
 			t.Fatal("Seal = no error, want one for the late write")
 		}
+
 		if err := b.lanes.Unseal(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
+
 		b.faults.Release()
 		b.faults.Wait()
 		if c, err := b.store.ReadControl(t.Context(), 0); err != nil || c.Head.IsSealed {
@@ -112,6 +122,7 @@ func TestReopen_OutrunsALateClosing(t *testing.T) {
 		if err := b.lanes.Seal(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
+
 		closing := func(c storagetest.Call) bool {
 			if c.Op != "Transact" || c.Ops[0].Key != rows.TailKey {
 				return false
@@ -119,13 +130,17 @@ func TestReopen_OutrunsALateClosing(t *testing.T) {
 			closed, _ := c.Ops[0].Values[rows.IsClosed.Name()].(bool)
 			return closed
 		}
-		b.faults.Once(closing, storagetest.Fault{Kind: storagetest.LateHeld, Err: errors.New("killed")})
+
+		b.faults.Once(closing,
+			storagetest.Fault{Kind: storagetest.LateHeld, Err: errors.New("killed")})
 		if _, err := (epochend.Lanes{Store: b.faulty}).Close(t.Context(), 0, "one", time.Second); err == nil {
 			t.Fatal("Close = no error, want one for the late write")
 		}
+
 		if err := b.lanes.Reopen(t.Context(), 0, "two"); err != nil {
 			t.Fatal(err)
 		}
+
 		b.faults.Release()
 		b.faults.Wait()
 		if b.readControl().Tail.IsClosed {
@@ -150,10 +165,12 @@ func TestClose_Waits(t *testing.T) {
 		tx     *lane.Transaction
 		until  time.Duration // time after which the lane can be closed; 0 = never
 	}{
-		"Empty":        {func(*lane.Tail) {}, nil, time.Nanosecond},
-		"Held":         {func(*lane.Tail) {}, blockedKey(), 0},
-		"Settling":     {func(t *lane.Tail) { t.SettleUntil = timeAfter(10 * time.Second) }, nil, 12 * time.Second},
-		"Rate":         {func(t *lane.Tail) { t.NextAllowedAt = timeAfter(10 * time.Second) }, nil, 12 * time.Second},
+		"Empty": {func(*lane.Tail) {}, nil, time.Nanosecond},
+		"Held":  {func(*lane.Tail) {}, blockedKey(), 0},
+		"Settling": {func(t *lane.Tail) { t.SettleUntil = timeAfter(10 * time.Second) }, nil,
+			12 * time.Second},
+		"Rate": {func(t *lane.Tail) { t.NextAllowedAt = timeAfter(10 * time.Second) }, nil,
+			12 * time.Second},
 		"HolderDied":   {func(t *lane.Tail) { t.IsOpen = true }, nil, 9 * time.Second},
 		"Log":          {func(t *lane.Tail) { t.Cursor-- }, nil, 0},
 		"UngrantedYet": {func(t *lane.Tail) { t.RequestsSeen-- }, nil, 0},
@@ -164,11 +181,13 @@ func TestClose_Waits(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				if c.tx != nil {
 					if err := w.Commit(t.Context(), c.tx); err != nil {
 						t.Fatal(err)
 					}
 				}
+
 				try := func() bool {
 					closed, err := b.lanes.Close(t.Context(), 0, "closer", 5*time.Second)
 					if err != nil {
@@ -179,19 +198,25 @@ func TestClose_Waits(t *testing.T) {
 				if try() {
 					t.Fatal("Close closed a lane that is not sealed, want it left open")
 				}
+
 				if err := b.lanes.Seal(t.Context(), 0); err != nil {
 					t.Fatal(err)
 				}
+
 				began := time.Now()
 				for !try() && time.Since(began) < time.Minute {
 					time.Sleep(100 * time.Millisecond)
 				}
+
 				took := time.Since(began)
 				isClosed := b.readControl().Tail.IsClosed
 				if c.until == 0 && isClosed ||
-					c.until > 0 && (!isClosed || took < c.until || took > c.until+time.Second) && name != "Empty" {
-					t.Errorf("got closed %v after %s, want after %s (0 = never)", isClosed, took, c.until)
+					c.until > 0 && (!isClosed || took < c.until || took > c.until+time.Second) &&
+						name != "Empty" {
+					t.Errorf("got closed %v after %s, want after %s (0 = never)", isClosed,
+						took, c.until)
 				}
+
 				if _, err := b.store.RaiseFence(t.Context(), 0, "late", lane.Tail{},
 					keepTail); isClosed != errors.Is(err, lane.ErrClosed) {
 					t.Errorf("take: got %v, want ErrClosed: %v", err, isClosed)

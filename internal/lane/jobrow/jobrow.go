@@ -1,11 +1,11 @@
-// Package jobrow reads and writes the rows of bulk replays (jobs) in progress. Package replay runs the jobs and defines
-// the contents of a row.
+// Package jobrow reads and writes the rows of bulk replays (jobs) in progress. Package replay runs
+// the jobs and defines the contents of a row.
 //
-// Each row is a marker of lane 0. So each process that reads the control rows of lane 0 sees all jobs in progress, also
-// those of a process that has died.
+// Each row is a marker of lane 0. So each process that reads the control rows of lane 0 sees all
+// jobs in progress, also those of a process that has died.
 //
-// One transaction inserts a new row and writes head, on the condition that head's ETag has not changed. No column of
-// head changes. The condition prevents two failures:
+// One transaction inserts a new row and writes head, on the condition that head's ETag has not
+// changed. No column of head changes. The condition prevents two failures:
 //   - Two jobs created at the same time could exceed MaxInProgress.
 //   - A job could be created after head was sealed for a change of the number of lanes.
 package jobrow
@@ -38,8 +38,8 @@ const jobLane = 0
 const MaxInProgress = 10
 
 const (
-	// createPatience limits the time for which Create tries again after a failure of storage or a conflict with another
-	// write of head.
+	// createPatience limits the time for which Create tries again after a failure of storage or a
+	// conflict with another write of head.
 	createPatience = 5 * time.Second
 	// retryAfter is the RetryAfter of Create's error if it is not known whether a job was created.
 	retryAfter = 10 * time.Second
@@ -55,11 +55,12 @@ func (r Row) values() map[string]any {
 
 func rowFrom(r storage.Row) Row {
 	v := r.Values
-	return Row{ID: strings.TrimPrefix(r.Key, rows.ReplayJobPrefix), ETag: r.ETag, Text: rows.JobText.Of(v),
-		Checkpoint: rows.JobCheckpoint.Of(v)}
+	return Row{ID: strings.TrimPrefix(r.Key, rows.ReplayJobPrefix), ETag: r.ETag,
+		Text: rows.JobText.Of(v), Checkpoint: rows.JobCheckpoint.Of(v)}
 }
 
-// InProgress returns the bulk replays in progress, from the control rows of lane 0. It returns nil for other lanes.
+// InProgress returns the bulk replays in progress, from the control rows of lane 0. It returns nil
+// for other lanes.
 func InProgress(c lane.Control) []Row {
 	var jobs []Row
 	for _, r := range c.Markers(rows.ReplayJobPrefix) {
@@ -74,7 +75,8 @@ func ReadAll(ctx context.Context, s *lane.Store) ([]Row, error) {
 	return InProgress(c), err
 }
 
-// Read reads one bulk replay. If the bulk replay is not in progress, Read returns an error of kind NotFound.
+// Read reads one bulk replay. If the bulk replay is not in progress, Read returns an error of kind
+// NotFound.
 func Read(ctx context.Context, s *lane.Store, id string) (Row, error) {
 	r, err := s.Table.Get(ctx, partitionOf(s), rowKey(id))
 	if err != nil {
@@ -83,9 +85,11 @@ func Read(ctx context.Context, s *lane.Store, id string) (Row, error) {
 	return rowFrom(r), nil
 }
 
-// Create inserts the row of a new job, and returns the row as stored. It returns an error of one of these kinds:
+// Create inserts the row of a new job, and returns the row as stored. It returns an error of one of
+// these kinds:
 //   - Conflict, if MaxInProgress jobs are in progress
-//   - Unavailable, if the number of lanes is being changed, or if it is not known whether the job was created
+//   - Unavailable, if the number of lanes is being changed, or if it is not known whether the job
+//     was created
 func Create(ctx context.Context, s *lane.Store, job Row) (created Row, err error) {
 	ctx, cancel := context.WithTimeout(ctx, createPatience)
 	defer cancel()
@@ -98,6 +102,7 @@ func Create(ctx context.Context, s *lane.Store, job Row) (created Row, err error
 		case err != nil && !errors.As(err, &refused):
 			err = lane.APIError("replays", err)
 		}
+
 		return true, err
 	}, s.PauseAfterConflict)
 	if errors.Is(err, rows.ErrUndone) {
@@ -106,6 +111,7 @@ func Create(ctx context.Context, s *lane.Store, job Row) (created Row, err error
 				"the replay may have begun: look at the list",
 			RetryAfter: retryAfter, Err: err}
 	}
+
 	return created, err
 }
 
@@ -115,10 +121,12 @@ func insertRow(ctx context.Context, s *lane.Store, job Row) (Row, error) {
 	if err != nil {
 		return Row{}, err
 	}
+
 	jobs := InProgress(c)
 	if i := slices.IndexFunc(jobs, func(known Row) bool { return known.ID == job.ID }); i >= 0 {
 		return jobs[i], nil
 	}
+
 	switch {
 	case c.Head.IsSealed:
 		return Row{}, lane.SealedError("replays")
@@ -126,6 +134,7 @@ func insertRow(ctx context.Context, s *lane.Store, job Row) (Row, error) {
 		return Row{}, &weir.Error{Kind: weir.Conflict, Op: "replays",
 			Message: "too many bulk replays are under way: wait for one, or cancel one"}
 	}
+
 	etags, err := s.Table.Transact(ctx, partitionOf(s), []storage.Op{
 		c.Head.UpdateOp(rows.RequestSeq.Is(c.Head.RequestSeq)),
 		{Kind: storage.Insert, Key: rowKey(job.ID), Values: job.values()},
@@ -133,15 +142,19 @@ func insertRow(ctx context.Context, s *lane.Store, job Row) (Row, error) {
 	if err != nil {
 		return Row{}, err
 	}
+
 	job.ETag = etags[1]
+
 	return job, nil
 }
 
-// Save replaces a job's row if its ETag is still job.ETag, and returns the new ETag. An error of kind Precondition
-// means that another process has changed the row. An error of kind NotFound means that the job is over.
+// Save replaces a job's row if its ETag is still job.ETag, and returns the new ETag. An error of
+// kind Precondition means that another process has changed the row. An error of kind NotFound means
+// that the job is over.
 func Save(ctx context.Context, s *lane.Store, job Row) (storage.ETag, error) {
 	etags, err := s.Table.Transact(ctx, partitionOf(s),
-		[]storage.Op{{Kind: storage.Replace, Key: rowKey(job.ID), IfMatch: job.ETag, Values: job.values()}})
+		[]storage.Op{{Kind: storage.Replace, Key: rowKey(job.ID), IfMatch: job.ETag,
+			Values: job.values()}})
 	if err != nil {
 		return "", err
 	}
@@ -150,7 +163,8 @@ func Save(ctx context.Context, s *lane.Store, job Row) (storage.ETag, error) {
 
 // Remove removes a job's row, if it exists.
 func Remove(ctx context.Context, s *lane.Store, id string) error {
-	_, err := s.Table.Transact(ctx, partitionOf(s), []storage.Op{{Kind: storage.Delete, Key: rowKey(id)}})
+	_, err := s.Table.Transact(ctx, partitionOf(s),
+		[]storage.Op{{Kind: storage.Delete, Key: rowKey(id)}})
 	if storage.Is(err, storage.NotFound) {
 		return nil
 	}

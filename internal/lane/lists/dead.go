@@ -19,21 +19,23 @@ type DeadRow struct {
 	CMSStatus int    // status in the last attempt; 0 = no answer
 }
 
-// ReadDead reads up to limit dead messages with sequence numbers above the argument "behind", in ascending order. It
-// reports whether the lane has further dead messages after these.
-func (l Reader) ReadDead(ctx context.Context, number int, behind int64, limit int) (found []DeadRow, more bool,
-	err error) {
+// ReadDead reads up to limit dead messages with sequence numbers above the argument "behind", in
+// ascending order. It reports whether the lane has further dead messages after these.
+func (l Reader) ReadDead(ctx context.Context, number int, behind int64,
+	limit int) (found []DeadRow, more bool, err error) {
 	page, err := l.Store.Table.Range(ctx, storage.Query{Partition: l.Store.Partition(number),
 		After: rows.DeadKey(behind),
 		To:    rows.PrefixEnd(rows.DeadPrefix), Limit: limit})
 	if err != nil {
 		return nil, false, err
 	}
+
 	for _, r := range page.Rows {
 		if d, isWhole := l.deadFrom(number, r); isWhole {
 			found = append(found, d)
 		}
 	}
+
 	return found, page.More, nil
 }
 
@@ -45,6 +47,10 @@ func (l Reader) deadFrom(number int, r storage.Row) (DeadRow, bool) {
 	if pos == "" {
 		pos = rows.SeqPos(seq)
 	}
-	return DeadRow{Seq: seq, OrderPos: pos, Key: rows.Key.Of(v), Contract: l.Store.Contracts.PresentName(rows.Contract.Of(v)),
-		DiedAt: rows.DiedAt.Of(v), Reason: rows.Reason.Of(v), CMSStatus: int(rows.CMSStatus.Of(v))}, isWhole
+
+	return DeadRow{Seq: seq, OrderPos: pos, Key: rows.Key.Of(v),
+			Contract: l.Store.Contracts.PresentName(rows.Contract.Of(v)),
+			DiedAt:   rows.DiedAt.Of(v), Reason: rows.Reason.Of(v),
+			CMSStatus: int(rows.CMSStatus.Of(v))},
+		isWhole
 }

@@ -1,6 +1,6 @@
-// Package lists reads the rows of a lane for lists, searches and counts: the log from its newest message to its oldest,
-// dead messages, held messages, scheduled messages, and the oldest waiting message. The package writes nothing.
-// Delivery does not use it.
+// Package lists reads the rows of a lane for lists, searches and counts: the log from its newest
+// message to its oldest, dead messages, held messages, scheduled messages, and the oldest waiting
+// message. The package writes nothing. Delivery does not use it.
 package lists
 
 import "weir/internal/lane"

@@ -9,8 +9,8 @@ import (
 	"weir/internal/weir"
 )
 
-// Selection selects the messages of a bulk change that match all of its fields. An empty field matches
-// every message.
+// Selection selects the messages of a bulk change that match all of its fields. An empty field
+// matches every message.
 type Selection struct {
 	Key         string
 	KeyPrefix   string // of waiting messages alone
@@ -35,7 +35,8 @@ func (s *Selection) LanesOf(store *lane.Store) []int {
 // HasWaiting reports whether a waiting message is selected.
 func (s *Selection) HasWaiting(e *lane.Entry) bool {
 	m := &e.Message
-	return !e.Stage.Final() && s.hasKey(m.Key, m.Contract) && (s.Stage == "" || e.Stage == s.Stage) &&
+	return !e.Stage.Final() && s.hasKey(m.Key, m.Contract) &&
+		(s.Stage == "" || e.Stage == s.Stage) &&
 		s.hasTime(m.AcceptedAt)
 }
 
@@ -47,6 +48,7 @@ func (s *Selection) HasDead(d DeadRow) bool {
 	if s.Fingerprint == "" {
 		return true
 	}
+
 	fingerprint, _ := weir.Fingerprint(d.Contract, d.CMSStatus, d.Reason)
 	return fingerprint == s.Fingerprint
 }
@@ -62,6 +64,6 @@ func (s *Selection) hasTime(at time.Time) bool {
 
 var fingerprintPattern = regexp.MustCompile(`^[0-9a-f]{12}$`)
 
-// IsFingerprint reports whether a text has the form of a fingerprint. A selection by another text would
-// select nothing, without a word.
+// IsFingerprint reports whether a text has the form of a fingerprint. A selection by another text
+// would select nothing, without a word.
 func IsFingerprint(text string) bool { return fingerprintPattern.MatchString(text) }

@@ -16,15 +16,16 @@ type MessageState struct {
 	Refused    bool       // the holder has refused the last request for a replay
 }
 
-// statesPage is the largest number of rows that one query of ReadStates reads. The query also reads the rows between
-// two wanted rows, because extra rows cost less than a further query.
+// statesPage is the largest number of rows that one query of ReadStates reads. The query also reads
+// the rows between two wanted rows, because extra rows cost less than a further query.
 const statesPage = 200
 
 var stateColumns = rows.Names(rows.Stage, rows.FinishedAt, rows.ReplayRefused)
 
-// ReadStates returns the states of the messages with the sequence numbers seqs, which must be ascending. Call it only
-// for messages that were dead at some time. For a delivered message that never was dead, ReadStates can return the
-// stage queued: the delivery can be recorded in a packed row, and ReadStates reads no packed rows.
+// ReadStates returns the states of the messages with the sequence numbers seqs, which must be
+// ascending. Call it only for messages that were dead at some time. For a delivered message that
+// never was dead, ReadStates can return the stage queued: the delivery can be recorded in a packed
+// row, and ReadStates reads no packed rows.
 func (l Reader) ReadStates(ctx context.Context, number int, seqs []int64) ([]MessageState, error) {
 	states := make([]MessageState, len(seqs))
 	for i := 0; i < len(seqs); {
@@ -35,14 +36,17 @@ func (l Reader) ReadStates(ctx context.Context, number int, seqs []int64) ([]Mes
 		if err != nil {
 			return nil, err
 		}
+
 		for _, r := range page.Rows {
 			seq, isWhole := l.Store.SeqOf(number, rows.MessagePrefix, r)
 			if !isWhole {
 				continue
 			}
+
 			for i < len(seqs) && seqs[i] < seq {
 				i++
 			}
+
 			if i < len(seqs) && seqs[i] == seq {
 				v := r.Values
 				states[i] = MessageState{weir.Stage(rows.Stage.Of(v)), rows.FinishedAt.Of(v),
@@ -50,9 +54,11 @@ func (l Reader) ReadStates(ctx context.Context, number int, seqs []int64) ([]Mes
 				i++
 			}
 		}
+
 		if !page.More {
 			break
 		}
 	}
+
 	return states, nil
 }

@@ -18,9 +18,9 @@ type WaitingPlace struct {
 	After string      `json:"a"` // key of the last row that was read in this part; "" = none
 }
 
-// WaitingPart is one of the three parts of a lane's rows that have waiting messages. A message moves
-// only to partHeld: from partScheduled when the message is due, or from partLog when the message's
-// key is blocked. So a walk that reads partHeld last misses no message that moves.
+// WaitingPart is one of the three parts of a lane's rows that have waiting messages. A message
+// moves only to partHeld: from partScheduled when the message is due, or from partLog when the
+// message's key is blocked. So a walk that reads partHeld last misses no message that moves.
 type WaitingPart int
 
 const (
@@ -40,6 +40,7 @@ func (p WaitingPart) prefix() string {
 	case partHeld:
 		return rows.HeldPrefix
 	}
+
 	return ""
 }
 
@@ -52,11 +53,11 @@ func (p WaitingPlace) IsValid() bool {
 // waitingPage is the largest number of rows of a page.
 const waitingPage = 500
 
-// ReadWaitingPage reads one page of the waiting messages of a lane. It returns the place of the next
-// page, and reports whether there is none. If the lane's messages move meanwhile, a walk from the
-// zero place to the end reads each message at least once.
-func (l Reader) ReadWaitingPage(ctx context.Context, number int, at WaitingPlace) (entries []*lane.Entry,
-	next WaitingPlace, isLast bool, err error) {
+// ReadWaitingPage reads one page of the waiting messages of a lane. It returns the place of the
+// next page, and reports whether there is none. If the lane's messages move meanwhile, a walk from
+// the zero place to the end reads each message at least once.
+func (l Reader) ReadWaitingPage(ctx context.Context, number int,
+	at WaitingPlace) (entries []*lane.Entry, next WaitingPlace, isLast bool, err error) {
 	if at.Part == partLog {
 		return l.readLogPage(ctx, number, at)
 	}
@@ -68,6 +69,7 @@ func (l Reader) ReadWaitingPage(ctx context.Context, number int, at WaitingPlace
 
 	entries, _, err = l.Store.ReadMany(ctx, number, l.seqsOf(number, at, page))
 	next, isLast = at.following(page)
+
 	return entries, next, isLast, err
 }
 
@@ -87,12 +89,13 @@ func (l Reader) seqsOf(number int, at WaitingPlace, page storage.Page) []int64 {
 	slices.Sort(seqs)
 	seqs = slices.Compact(seqs)
 	slices.Reverse(seqs)
+
 	return seqs
 }
 
 // readLogPage reads one page of the log. The first page begins at the lane's cursor.
-func (l Reader) readLogPage(ctx context.Context, number int, at WaitingPlace) ([]*lane.Entry, WaitingPlace,
-	bool, error) {
+func (l Reader) readLogPage(ctx context.Context, number int, at WaitingPlace) ([]*lane.Entry,
+	WaitingPlace, bool, error) {
 	from := at
 	if from.After == "" {
 		control, err := l.Store.ReadControl(ctx, number)
@@ -106,17 +109,21 @@ func (l Reader) readLogPage(ctx context.Context, number int, at WaitingPlace) ([
 	if err != nil {
 		return nil, at, false, err
 	}
+
 	entries, err := l.Store.EntriesFrom(ctx, number, page.Rows)
+
 	// Scheduled and held messages are read in their own parts.
-	entries = slices.DeleteFunc(entries, func(e *lane.Entry) bool { return e.IsHeld || e.Stage == weir.Scheduled })
+	entries = slices.DeleteFunc(entries,
+		func(e *lane.Entry) bool { return e.IsHeld || e.Stage == weir.Scheduled })
 	next, isLast := at.following(page)
+
 	return entries, next, isLast, err
 }
 
 func (p WaitingPlace) query(partition string, columns []string) storage.Query {
 	prefix := p.Part.prefix()
-	q := storage.Query{Partition: partition, From: prefix, To: rows.PrefixEnd(prefix), Limit: waitingPage,
-		Columns: columns}
+	q := storage.Query{Partition: partition, From: prefix, To: rows.PrefixEnd(prefix),
+		Limit: waitingPage, Columns: columns}
 	if p.After != "" {
 		q.From, q.After = "", p.After
 	}

@@ -42,16 +42,18 @@ func (b *bench) insertEvents(count int) []outbox.Event {
 			b.t.Fatal(err)
 		}
 	}
+
 	page, err := b.box.Read(b.t.Context(), time.Now(), "", count+1)
 	if err != nil || len(page.Due) != count {
 		b.t.Fatalf("got %d events, %v, want %d", len(page.Due), err, count)
 	}
+
 	return page.Due
 }
 
-// A sender reads the events and then stalls, and another sender postpones one of the events. The first sender's Ack
-// must keep the marker, because without the marker no sender would read the postponed event. The test has so many
-// events that this Ack needs two transactions.
+// A sender reads the events and then stalls, and another sender postpones one of the events. The
+// first sender's Ack must keep the marker, because without the marker no sender would read the
+// postponed event. The test has so many events that this Ack needs two transactions.
 func TestAck_KeepsTheMarkerIfAnotherSenderHasPostponedAnEvent(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -59,17 +61,23 @@ func TestAck_KeepsTheMarkerIfAnotherSenderHasPostponedAnEvent(t *testing.T) {
 	marker := b.readMarker()
 	later := seen[0]
 	later.NextAt = later.NextAt.Add(time.Minute)
-	_, whole, err := b.box.Ack(t.Context(), nil, []outbox.Postponement{{Was: seen[0], Is: later}}, "")
+	_, whole, err := b.box.Ack(t.Context(), nil,
+		[]outbox.Postponement{{Was: seen[0], Is: later}}, "")
 	if !whole || err != nil {
-		t.Fatalf("the other sender postpones an event: got whole %t, error %v; want whole true", whole, err)
+		t.Fatalf("the other sender postpones an event: got whole %t, error %v; want whole true",
+			whole, err)
 	}
+
 	isEmpty, whole, err := b.box.Ack(t.Context(), seen, nil, marker)
 	if isEmpty || whole || err != nil {
-		t.Errorf("got empty %t, whole %t, error %v; want false, false and no error", isEmpty, whole, err)
+		t.Errorf("got empty %t, whole %t, error %v; want false, false and no error", isEmpty,
+			whole, err)
 	}
+
 	if got := b.readMarker(); got != marker {
 		t.Errorf("got version %q of the marker, want %q", got, marker)
 	}
+
 	page, err := b.box.Read(t.Context(), later.NextAt, "", 10)
 	if err != nil || len(page.Due) != 1 || !page.Due[0].NextAt.Equal(later.NextAt) {
 		t.Errorf("got the due events %+v, %v, want the postponed event", page.Due, err)
@@ -81,16 +89,20 @@ func TestClearMarker_KeepsAMarkerThatWasWrittenAgain(t *testing.T) {
 	b := newBench(t)
 	b.insertEvents(1)
 	old := b.readMarker()
-	if err := b.box.Enqueue(t.Context(), []outbox.Event{outbox.NewEvent("test", "late", time.Now(), "receiver",
-		nil)}); err != nil {
+
+	if err := b.box.Enqueue(t.Context(),
+		[]outbox.Event{outbox.NewEvent("test", "late", time.Now(), "receiver", nil)}); err != nil {
 		t.Fatal(err)
 	}
+
 	if isEmpty, err := b.box.ClearMarker(t.Context(), old); isEmpty || err != nil {
 		t.Errorf("with the old version: got empty %t, %v, want false", isEmpty, err)
 	}
+
 	if isEmpty, err := b.box.ClearMarker(t.Context(), b.readMarker()); !isEmpty || err != nil {
 		t.Errorf("with the present version: got empty %t, %v, want true", isEmpty, err)
 	}
+
 	if got := b.readMarker(); got != "" {
 		t.Errorf("got a marker of version %q, want none", got)
 	}

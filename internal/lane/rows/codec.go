@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// A column has a name and a type. Its method Of reads the column from the values of a row; if the row has no value in
-// the column, Of returns the zero value. Its method Is returns a Cell for a row to be written.
+// A column has a name and a type. Its method Of reads the column from the values of a row; if the
+// row has no value in the column, Of returns the zero value. Its method Is returns a Cell for a row
+// to be written.
 type (
 	// Int is the column of an int64.
 	Int string
@@ -19,11 +20,12 @@ type (
 	// Time is the column of a time.
 	Time string
 
-	// ErasableTime is the column of a time that a merge can erase. A merge cannot remove a value. So to erase the time,
-	// the merge writes the Unix epoch.
+	// ErasableTime is the column of a time that a merge can erase. A merge cannot remove a value.
+	// So to erase the time, the merge writes the Unix epoch.
 	ErasableTime string
 
-	// Packed is the column of a text. Its value is a string, or compressed bytes if the text is long.
+	// Packed is the column of a text. Its value is a string, or compressed bytes if the text is
+	// long.
 	Packed string
 )
 
@@ -104,8 +106,8 @@ func (c Bool) Is(b bool) Cell { return Cell{string(c), b} }
 // Is returns a cell with the value b.
 func (c Bytes) Is(b []byte) Cell { return Cell{string(c), b} }
 
-// Is returns a cell with the value t, in UTC. Storage cannot store the zero time. So a cell with the zero time is
-// allowed only as an argument of Sparse, which leaves the cell out.
+// Is returns a cell with the value t, in UTC. Storage cannot store the zero time. So a cell with
+// the zero time is allowed only as an argument of Sparse, which leaves the cell out.
 func (c Time) Is(t time.Time) Cell { return Cell{string(c), t.UTC()} }
 
 // Is returns a cell with the value t, in UTC. If t is zero, the cell has the Unix epoch.
@@ -133,9 +135,10 @@ func Put(v map[string]any, cells ...Cell) {
 	}
 }
 
-// Sparse returns the values of a row that consists of cells, without empty texts, zero numbers, false and zero times.
-// This saves time and room in storage. A column's method Of returns the zero value for an absent value. Use Sparse only
-// for a row that is written whole: in a merge, a column that Sparse left out would keep its old value.
+// Sparse returns the values of a row that consists of cells, without empty texts, zero numbers,
+// false and zero times. This saves time and room in storage. A column's method Of returns the zero
+// value for an absent value. Use Sparse only for a row that is written whole: in a merge, a column
+// that Sparse left out would keep its old value.
 func Sparse(cells ...Cell) map[string]any {
 	v := Values(cells...)
 	maps.DeleteFunc(v, func(_ string, value any) bool {
@@ -167,8 +170,8 @@ func Names(columns ...Column) []string {
 	return names
 }
 
-// MaxGroupBytes is the largest estimated size of the rows that are written with one transaction. It is below
-// storage.MaxPayloadBytes, because EstimateSize is not exact.
+// MaxGroupBytes is the largest estimated size of the rows that are written with one transaction. It
+// is below storage.MaxPayloadBytes, because EstimateSize is not exact.
 const MaxGroupBytes = 3 << 20
 
 // EstimateSize returns the approximate number of bytes that a row takes in a transaction.
@@ -182,5 +185,6 @@ func EstimateSize(v map[string]any) int {
 			n += 2 * len(value)
 		}
 	}
+
 	return n
 }

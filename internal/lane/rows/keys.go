@@ -25,7 +25,8 @@ const (
 	ControlEnd      = TailKey + "~" // exclusive end of a query for these rows
 )
 
-// Prefixes of the keys of all other rows of a lane. The documentation of package lane describes these rows.
+// Prefixes of the keys of all other rows of a lane. The documentation of package lane describes
+// these rows.
 const (
 	BlockPrefix        = "b_"
 	RememberedPrefix   = "c_"
@@ -42,8 +43,8 @@ const (
 	DeadPrefix         = "x_"
 )
 
-// The record of epochs, the record of the search for forgotten bodies and the last recovery of the CMS are in the
-// partition meta, which belongs to no lane.
+// The record of epochs, the record of the search for forgotten bodies and the last recovery of the
+// CMS are in the partition meta, which belongs to no lane.
 const (
 	MetaPartition = "meta"
 	LanesKey      = "lanes"
@@ -60,8 +61,8 @@ func Partition(epoch, lane int) string { return strconv.Itoa(epoch) + "." + strc
 // SeqPos returns a sequence number with leading zeros, so that numbers sort as strings.
 func SeqPos(seq int64) string { return Pad(seq, seqDigits) }
 
-// Pad returns a number with leading zeros, so that numbers sort as strings if none is negative. Pad does not use
-// package fmt, which is slower: the rows of one message need a dozen padded numbers.
+// Pad returns a number with leading zeros, so that numbers sort as strings if none is negative. Pad
+// does not use package fmt, which is slower: the rows of one message need a dozen padded numbers.
 func Pad(n int64, digits int) string {
 	if n < 0 {
 		return "-" + Pad(-n, digits-1)
@@ -86,8 +87,9 @@ func ParseTimePos(pos string) (time.Time, error) {
 	return time.UnixMicro(micros).UTC(), err
 }
 
-// Hash returns a hash of 128 bits in hex, so that collisions in a lane are practically impossible. Hash includes the
-// length of each part in the hashed bytes, so that ("a", "bc") and ("ab", "c") have different hashes.
+// Hash returns a hash of 128 bits in hex, so that collisions in a lane are practically impossible.
+// Hash includes the length of each part in the hashed bytes, so that ("a", "bc") and ("ab", "c")
+// have different hashes.
 func Hash(parts ...string) string {
 	h := sha256.New()
 	for _, p := range parts {
@@ -96,6 +98,7 @@ func Hash(parts ...string) string {
 		h.Write(n[:])
 		h.Write([]byte(p))
 	}
+
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
@@ -107,8 +110,8 @@ func SeqOfMessage(key string) (int64, error) {
 	return ParseSeq(strings.TrimPrefix(key, MessagePrefix))
 }
 
-// PackedKey returns the key of a row of packed deliveries. The argument last is the greatest sequence number in the
-// row.
+// PackedKey returns the key of a row of packed deliveries. The argument last is the greatest
+// sequence number in the row.
 func PackedKey(last int64) string { return PackedPrefix + SeqPos(last) }
 
 // DeadKey returns the key of a dead message's row in the list of dead messages.
@@ -117,20 +120,23 @@ func DeadKey(seq int64) string { return DeadPrefix + SeqPos(seq) }
 // BlockKey returns the key of a block's row.
 func BlockKey(block string) string { return BlockPrefix + block }
 
-// HeldKey returns the key of a held message's row. orderPos is the message's position in its key's queue.
+// HeldKey returns the key of a held message's row. orderPos is the message's position in its key's
+// queue.
 func HeldKey(block, orderPos string) string { return HeldPrefix + block + "_" + orderPos }
 
 // PrefixEnd returns the exclusive end of a query for the keys that begin with prefix.
 func PrefixEnd(prefix string) string { return prefix + "~" }
 
-// WithPrefix returns a query for the rows of a partition whose keys begin with prefix. If columns is nil, the query
-// reads all columns.
+// WithPrefix returns a query for the rows of a partition whose keys begin with prefix. If columns
+// is nil, the query reads all columns.
 func WithPrefix(partition, prefix string, columns []string) storage.Query {
-	return storage.Query{Partition: partition, From: prefix, To: PrefixEnd(prefix), Columns: columns}
+	return storage.Query{Partition: partition, From: prefix, To: PrefixEnd(prefix),
+		Columns: columns}
 }
 
-// Messages returns a query for the messages of a partition with sequence numbers from "from" up to, but not including,
-// "to". If columns is nil, the query reads all columns.
+// Messages returns a query for the messages of a partition with sequence numbers from "from" up to,
+// but not including, "to". If columns is nil, the query reads all columns.
 func Messages(partition string, from, to int64, columns []string) storage.Query {
-	return storage.Query{Partition: partition, From: MessageKey(from), To: MessageKey(to), Columns: columns}
+	return storage.Query{Partition: partition, From: MessageKey(from), To: MessageKey(to),
+		Columns: columns}
 }

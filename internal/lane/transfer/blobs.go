@@ -43,6 +43,7 @@ func (m Mover) scanFiles(ctx context.Context, files storage.Files) iter.Seq2[sto
 		if errors.Is(err, storage.ErrGone) {
 			return nil, "", nil
 		}
+
 		return found, next, err
 	})
 }
@@ -56,11 +57,13 @@ func scanPages[T any](read func(marker string) ([]T, string, error)) iter.Seq2[T
 				yield(none, err)
 				return
 			}
+
 			for _, one := range found {
 				if !yield(one, nil) {
 					return
 				}
 			}
+
 			if marker = next; marker == "" {
 				return
 			}
@@ -69,7 +72,8 @@ func scanPages[T any](read func(marker string) ([]T, string, error)) iter.Seq2[T
 }
 
 // listFiles returns the first files of a container, a page at most.
-func (m Mover) listFiles(ctx context.Context, files storage.Files) (found []storage.File, err error) {
+func (m Mover) listFiles(ctx context.Context, files storage.Files) (found []storage.File,
+	err error) {
 	for file, err := range m.scanFiles(ctx, files) {
 		if err != nil || len(found) == 1000 {
 			return found, err
@@ -80,8 +84,8 @@ func (m Mover) listFiles(ctx context.Context, files storage.Files) (found []stor
 	return found, nil
 }
 
-// group runs jobs at the same time. Each job returns what it read of both stores, and the group adds
-// that in the order of the jobs.
+// group runs jobs at the same time. Each job returns what it read of both stores, and the group
+// adds that in the order of the jobs.
 type group struct {
 	sums  [2]*running
 	jobs  []func() (from, to []byte, err error)
@@ -105,7 +109,9 @@ func (g *group) flush() error {
 			return err
 		}))
 	}
+
 	err := all.Wait()
+
 	for _, pair := range read {
 		for i, content := range pair {
 			if content != nil {
@@ -113,6 +119,7 @@ func (g *group) flush() error {
 			}
 		}
 	}
+
 	g.jobs = nil
 
 	return err
@@ -141,19 +148,24 @@ func (c *comparison) compareBody(ctx context.Context, g *group, from, to *storag
 	case isSame:
 		return nil // the comparison at the end reads its content
 	case from == nil:
-		return g.add(func() (a, b []byte, err error) { return nil, nil, c.removeBody(ctx, to.Name) })
+		return g.add(func() (a, b []byte, err error) {
+			return nil, nil,
+				c.removeBody(ctx, to.Name)
+		})
 	}
 
 	return g.add(func() (a, b []byte, err error) { return nil, nil, c.copyBody(ctx, *from) })
 }
 
 // readBodies returns a blob of both stores, each with its name and mark.
-func (c *comparison) readBodies(ctx context.Context, info *storage.BlobInfo) (a, b []byte, err error) {
+func (c *comparison) readBodies(ctx context.Context, info *storage.BlobInfo) (a, b []byte,
+	err error) {
 	name := info.Name
 	ours, err := c.getBody(ctx, c.From.Bodies, name)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	theirs, err := c.getBody(ctx, c.To.Bodies, name)
 	if err == nil && !bytes.Equal(ours, theirs) {
 		err = fmt.Errorf("%s: %w", name, errContent)
@@ -163,6 +175,7 @@ func (c *comparison) readBodies(ctx context.Context, info *storage.BlobInfo) (a,
 	if info.Marked {
 		mark = "+"
 	}
+
 	head := appendText(nil, name+mark)
 
 	return appendText(head, ours), appendText(slices.Clone(head), theirs), err
@@ -170,7 +183,8 @@ func (c *comparison) readBodies(ctx context.Context, info *storage.BlobInfo) (a,
 
 var errContent = errors.New("the copy has another content: give the copy up with --undo, and begin anew")
 
-func (c *comparison) getBody(ctx context.Context, blobs BlobPort, name string) (data []byte, err error) {
+func (c *comparison) getBody(ctx context.Context, blobs BlobPort, name string) (data []byte,
+	err error) {
 	err = c.retry(ctx, func() (err error) {
 		data, err = blobs.Get(ctx, name)
 		return err
@@ -197,9 +211,11 @@ func (c *comparison) copyBody(ctx context.Context, info storage.BlobInfo) error 
 	if err == nil {
 		err = c.retry(ctx, func() error { return c.To.Bodies.Put(ctx, info.Name, data) })
 	}
+
 	if err == nil && info.Marked {
 		err = c.retry(ctx, func() error { return c.To.Bodies.Mark(ctx, info.Name) })
 	}
+
 	if err != nil {
 		return fmt.Errorf("%s: %w", info.Name, err)
 	}
@@ -213,7 +229,8 @@ func (c *comparison) compareArchive(ctx context.Context) error {
 		return err
 	}
 
-	for _, pair := range [][2]storage.Files{{c.From.Accepted, c.To.Accepted}, {c.From.Rejected, c.To.Rejected}} {
+	for _, pair := range [][2]storage.Files{{c.From.Accepted, c.To.Accepted},
+		{c.From.Rejected, c.To.Rejected}} {
 		g := &group{sums: c.files, limit: atOnce}
 		err := mergeByName(c.scanFiles(ctx, pair[0]), c.scanFiles(ctx, pair[1]),
 			func(f storage.File) string { return f.Name },
@@ -221,6 +238,7 @@ func (c *comparison) compareArchive(ctx context.Context) error {
 		if err == nil {
 			err = g.flush()
 		}
+
 		if err != nil {
 			return err
 		}
@@ -243,8 +261,10 @@ func (c *comparison) prepareArchive(ctx context.Context) error {
 	return nil
 }
 
-func (c *comparison) compareFile(ctx context.Context, g *group, pair [2]storage.Files, from, to *storage.File) error {
-	isSame := from != nil && to != nil && from.Size == to.Size && from.ContentType == to.ContentType &&
+func (c *comparison) compareFile(ctx context.Context, g *group, pair [2]storage.Files, from,
+	to *storage.File) error {
+	isSame := from != nil && to != nil && from.Size == to.Size &&
+		from.ContentType == to.ContentType &&
 		maps.Equal(lowerNames(from.Metadata), lowerNames(to.Metadata))
 	switch {
 	case !c.mayWrite && !isSame:
@@ -285,8 +305,8 @@ func lowerNames(metadata map[string]string) map[string]string {
 }
 
 // readFiles returns the hash of a file of both stores, each with the file's name.
-func (c *comparison) readFiles(ctx context.Context, pair [2]storage.Files, from, to storage.File) (a, b []byte,
-	err error) {
+func (c *comparison) readFiles(ctx context.Context, pair [2]storage.Files, from,
+	to storage.File) (a, b []byte, err error) {
 	var sums [2][]byte
 	for i, file := range []storage.File{from, to} {
 		sum := newRunning()
@@ -296,6 +316,7 @@ func (c *comparison) readFiles(ctx context.Context, pair [2]storage.Files, from,
 		}
 		sums[i] = sum.hash.Sum(appendText(nil, file.Name))
 	}
+
 	if !bytes.Equal(sums[0], sums[1]) {
 		err = fmt.Errorf("%s: %w", from.Name, errContent)
 	}
@@ -322,12 +343,15 @@ func (r *fileReader) WriteTo(w io.Writer) (n int64, err error) {
 		if errors.Is(err, io.EOF) {
 			return n, nil
 		}
+
 		if err == nil {
 			_, err = w.Write(buffer[:read])
 		}
+
 		if err != nil {
 			return n, err
 		}
+
 		n += int64(read)
 	}
 }
@@ -344,6 +368,7 @@ func (r *fileReader) Read(p []byte) (int, error) {
 		data, err = r.files.Read(r.ctx, r.file.Name, r.file.ETag, r.at, length)
 		return err
 	})
+
 	r.at += int64(len(data))
 
 	return copy(p, data), err

@@ -32,11 +32,12 @@ type Sum struct {
 	Hash  string // SHA-256 in hex
 }
 
-// comparison reads both stores in order. With mayWrite it removes each difference; otherwise it counts
-// the differences.
+// comparison reads both stores in order. With mayWrite it removes each difference; otherwise it
+// counts the differences.
 type comparison struct {
 	Mover
-	open        epochs.Epoch // the lanes of this epoch are closed in the source, and open in the target
+	// the lanes of this epoch are closed in the source, and open in the target
+	open        epochs.Epoch
 	mayWrite    bool
 	differences int
 	isOpen      map[string]bool // partitions of the epoch
@@ -44,7 +45,8 @@ type comparison struct {
 	rows, bodies, files [2]*running
 }
 
-// running is a Sum under way. The first of two is that of the source, the second that of the target.
+// running is a Sum under way. The first of two is that of the source, the second that of the
+// target.
 type running struct {
 	count, bytes int64
 	hash         hash.Hash
@@ -73,9 +75,11 @@ func (c *comparison) run(ctx context.Context) error {
 	if err := c.compareBodies(ctx); err != nil {
 		return fmt.Errorf("bodies: %w", err)
 	}
+
 	if err := c.compareArchive(ctx); err != nil {
 		return fmt.Errorf("archive: %w", err)
 	}
+
 	if err := c.compareRows(ctx); err != nil {
 		return fmt.Errorf("rows: %w", err)
 	}
@@ -86,7 +90,8 @@ func (c *comparison) run(ctx context.Context) error {
 var errSums = errors.New("the hashes of the two stores differ: this is a defect of Weir")
 
 func (c *comparison) report() (r Report, err error) {
-	for sum, pair := range map[*Sum][2]*running{&r.Rows: c.rows, &r.Bodies: c.bodies, &r.Files: c.files} {
+	for sum, pair := range map[*Sum][2]*running{&r.Rows: c.rows, &r.Bodies: c.bodies,
+		&r.Files: c.files} {
 		ours, theirs := pair[0].hash.Sum(nil), pair[1].hash.Sum(nil)
 		if pair[0].count != pair[1].count || string(ours) != string(theirs) {
 			err = errSums
@@ -97,9 +102,10 @@ func (c *comparison) report() (r Report, err error) {
 	return r, err
 }
 
-// mergeByName walks over two sequences that are sorted by name, and calls visit for each name with the
-// item of each sequence; nil = the sequence does not have the name.
-func mergeByName[T any](from, to iter.Seq2[T, error], name func(T) string, visit func(from, to *T) error) error {
+// mergeByName walks over two sequences that are sorted by name, and calls visit for each name with
+// the item of each sequence; nil = the sequence does not have the name.
+func mergeByName[T any](from, to iter.Seq2[T, error], name func(T) string,
+	visit func(from, to *T) error) error {
 	nextFrom, stopFrom := iter.Pull2(from)
 	defer stopFrom()
 	nextTo, stopTo := iter.Pull2(to)
@@ -119,10 +125,12 @@ func mergeByName[T any](from, to iter.Seq2[T, error], name func(T) string, visit
 			one := a
 			ofFrom = &one
 		}
+
 		if isB {
 			one := b
 			ofTo = &one
 		}
+
 		if err := visit(ofFrom, ofTo); err != nil {
 			return err
 		}
@@ -130,6 +138,7 @@ func mergeByName[T any](from, to iter.Seq2[T, error], name func(T) string, visit
 		if isA {
 			a, err1, hasA = nextFrom()
 		}
+
 		if isB {
 			b, err2, hasB = nextTo()
 		}

@@ -3,7 +3,8 @@
 //
 // # State
 //
-// The row meta/lanes of both stores has the state. Each write of it is conditional on the one before:
+// The row meta/lanes of both stores has the state. Each write of it is conditional on the one
+// before:
 //
 //	source              target             state
 //	(none)              no row             nothing has begun; the target has no row and no blob
@@ -18,18 +19,18 @@
 //
 // # Invariants
 //
-//   - No process opens a store whose row has one of these steps. A process that runs notices the step
-//     at its next look, at once if it meets a sealed lane, and ends.
+//   - No process opens a store whose row has one of these steps. A process that runs notices the
+//     step at its next look, at once if it meets a sealed lane, and ends.
 //   - Before the first row is read, each lane of the source is sealed and closed. So no message is
-//     accepted, delivered or changed any more. The copies of the control rows are neither sealed nor
-//     closed; all other rows are equal.
-//   - The copy is a comparison: both stores are read in the order of their keys, and each difference
-//     is written to the target. So the copy can be killed at any moment and continued, and a pass
-//     without writes proves that both are equal.
-//   - Each transaction of the copy changes a guard row of its partition under If-Match. The guards are
-//     removed before the target is opened. So no late transaction of a killed copy changes a target
-//     that is in use.
+//     accepted, delivered or changed any more. The copies of the control rows are neither sealed
+//     nor closed; all other rows are equal.
+//   - The copy is a comparison: both stores are read in the order of their keys, and each
+//     difference is written to the target. So the copy can be killed at any moment and continued,
+//     and a pass without writes proves that both are equal.
+//   - Each transaction of the copy changes a guard row of its partition under If-Match. The guards
+//     are removed before the target is opened. So no late transaction of a killed copy changes a
+//     target that is in use.
 //
-// Leases, ETags and queue messages are not copied: leases end with their holder, ETags are storage's
-// own, and each process looks at all lanes when it starts.
+// Leases, ETags and queue messages are not copied: leases end with their holder, ETags are
+// storage's own, and each process looks at all lanes when it starts.
 package transfer

@@ -19,12 +19,13 @@ import (
 )
 
 const (
-	// guardKey is the key of the guard row of a partition while it is copied. It sorts behind the keys
-	// of all other rows.
+	// guardKey is the key of the guard row of a partition while it is copied. It sorts behind the
+	// keys of all other rows.
 	guardKey = "~copy"
 	// guardColumn is the only column of a guard, whose ETag alone counts.
 	guardColumn = "Guard"
-	// partitionTries bounds how often a partition is begun anew after a write with an unknown result.
+	// partitionTries bounds how often a partition is begun anew after a write with an unknown
+	// result.
 	partitionTries = 10
 )
 
@@ -46,10 +47,12 @@ func (m Mover) bothPartitions(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	ofTo, err := m.listPartitions(ctx, m.To)
 	if err != nil {
 		return nil, err
 	}
+
 	names := slices.Concat(ofFrom, ofTo)
 	slices.Sort(names)
 
@@ -70,8 +73,8 @@ func (c *comparison) compareRows(ctx context.Context) error {
 	return err
 }
 
-// comparePartition compares a partition, and begins anew if the result of a write is unknown. The sums
-// are only right without writes.
+// comparePartition compares a partition, and begins anew if the result of a write is unknown. The
+// sums are only right without writes.
 func (c *comparison) comparePartition(ctx context.Context, name string) error {
 	for try := 1; ; try++ {
 		w := &partitionWriter{comparison: c, partition: name}
@@ -81,29 +84,34 @@ func (c *comparison) comparePartition(ctx context.Context, name string) error {
 		if err == nil {
 			err = w.flush(ctx)
 		}
-		if err == nil || !c.mayWrite || try == partitionTries || !isUnsettled(err) || !clock.Sleep(ctx, firstPause) {
+
+		if err == nil || !c.mayWrite || try == partitionTries || !isUnsettled(err) ||
+			!clock.Sleep(ctx, firstPause) {
 			return err
 		}
 	}
 }
 
-// isUnsettled reports whether a transaction was perhaps done, or was refused because an earlier one was
-// done after all.
+// isUnsettled reports whether a transaction was perhaps done, or was refused because an earlier one
+// was done after all.
 func isUnsettled(err error) bool {
 	switch storage.KindOf(err) {
-	case storage.Ambiguous, storage.Unavailable, storage.Throttled, storage.Precondition, storage.Conflict,
+	case storage.Ambiguous, storage.Unavailable, storage.Throttled, storage.Precondition,
+		storage.Conflict,
 		storage.NotFound:
 		return true
 	}
 	return false
 }
 
-func (c *comparison) compareRow(ctx context.Context, w *partitionWriter, from, to *storage.Row) error {
+func (c *comparison) compareRow(ctx context.Context, w *partitionWriter, from,
+	to *storage.Row) error {
 	var ofFrom, ofTo []byte
 	if from != nil {
 		ofFrom = encodeRow(w.partition, *from)
 		c.rows[0].add(ofFrom)
 	}
+
 	if to != nil {
 		ofTo = encodeRow(w.partition, *to)
 		c.rows[1].add(ofTo)
@@ -123,7 +131,8 @@ func (c *comparison) compareRow(ctx context.Context, w *partitionWriter, from, t
 }
 
 // scanRows yields the rows of a partition, without the guard and without the record of lanes.
-func (m Mover) scanRows(ctx context.Context, table storage.Table, partition string) iter.Seq2[storage.Row, error] {
+func (m Mover) scanRows(ctx context.Context, table storage.Table,
+	partition string) iter.Seq2[storage.Row, error] {
 	return func(yield func(storage.Row, error) bool) {
 		q := storage.Query{Partition: partition}
 		for more := true; more; {
@@ -136,20 +145,24 @@ func (m Mover) scanRows(ctx context.Context, table storage.Table, partition stri
 				yield(storage.Row{}, err)
 				return
 			}
+
 			for _, row := range page.Rows {
 				q.After = row.Key
-				isOwn := row.Key == guardKey || partition == rows.MetaPartition && row.Key == rows.LanesKey
+				isOwn := row.Key == guardKey || partition == rows.MetaPartition &&
+					row.Key == rows.LanesKey
 				if !isOwn && !yield(row, nil) {
 					return
 				}
 			}
+
 			more = page.More
 		}
 	}
 }
 
 // scanWanted yields the rows of a partition of the source as the target is to have them.
-func (c *comparison) scanWanted(ctx context.Context, partition string) iter.Seq2[storage.Row, error] {
+func (c *comparison) scanWanted(ctx context.Context,
+	partition string) iter.Seq2[storage.Row, error] {
 	return func(yield func(storage.Row, error) bool) {
 		for row, err := range c.scanRows(ctx, c.From.Table, partition) {
 			if err == nil {
@@ -162,14 +175,16 @@ func (c *comparison) scanWanted(ctx context.Context, partition string) iter.Seq2
 	}
 }
 
-// adapt changes a row of the source to that of the target. Lanes are open there, and the next holder
-// looks for messages that became due meanwhile, as after a seal that was removed. A walk of the clean-up
-// over blobs begins anew, because the marker of a listing is storage's own.
+// adapt changes a row of the source to that of the target. Lanes are open there, and the next
+// holder looks for messages that became due meanwhile, as after a seal that was removed. A walk of
+// the clean-up over blobs begins anew, because the marker of a listing is storage's own.
 func adapt(row *storage.Row, isOpenLane, isMeta bool) {
 	switch {
 	case isOpenLane && row.Key == rows.HeadKey:
 		row.Values = maps.Clone(row.Values)
-		rows.Put(row.Values, rows.IsSealed.Is(false), rows.RequestSeq.Is(rows.RequestSeq.Of(row.Values)+1))
+		rows.Put(row.Values, rows.IsSealed.Is(false),
+			rows.RequestSeq.Is(rows.RequestSeq.Of(row.Values)+1))
+
 	case isOpenLane && row.Key == rows.TailKey:
 		row.Values = maps.Clone(row.Values)
 		rows.Remove(row.Values, rows.IsClosed)
@@ -179,8 +194,8 @@ func adapt(row *storage.Row, isOpenLane, isMeta bool) {
 	}
 }
 
-// upkeepPrefix begins the keys of the rows in which package upkeep keeps its markers, in the column of
-// rows.DayMarker.
+// upkeepPrefix begins the keys of the rows in which package upkeep keeps its markers, in the column
+// of rows.DayMarker.
 const upkeepPrefix = "upkeep_"
 
 // partitionWriter writes the differences of one partition in groups. The transactions form a chain:
@@ -200,6 +215,7 @@ func (w *partitionWriter) add(ctx context.Context, op storage.Op) error {
 			return err
 		}
 	}
+
 	w.ops, w.size = append(w.ops, op), w.size+size
 
 	return nil
@@ -209,6 +225,7 @@ func (w *partitionWriter) flush(ctx context.Context) error {
 	if len(w.ops) == 0 {
 		return nil
 	}
+
 	if w.guard == "" {
 		if err := w.readGuard(ctx); err != nil {
 			return err
@@ -221,6 +238,7 @@ func (w *partitionWriter) flush(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	w.guard, w.ops, w.size = etags[0], nil, 0
 
 	return nil
@@ -236,15 +254,19 @@ func (w *partitionWriter) readGuard(ctx context.Context) error {
 			w.guard = row.ETag
 			return nil
 		}
+
 		if !storage.Is(err, storage.NotFound) {
 			return err
 		}
+
 		etags, err := w.To.Table.Transact(ctx, w.partition,
 			[]storage.Op{{Kind: storage.Insert, Key: guardKey, Values: w.guardValues()}})
 		if err != nil {
 			return err
 		}
+
 		w.guard = etags[0]
+
 		return nil
 	})
 }
@@ -260,11 +282,14 @@ func (m Mover) removeGuards(ctx context.Context) error {
 		err := m.retry(ctx, func() error {
 			_, err := m.To.Table.Get(ctx, name, guardKey)
 			if err == nil {
-				_, err = m.To.Table.Transact(ctx, name, []storage.Op{{Kind: storage.Delete, Key: guardKey}})
+				_, err = m.To.Table.Transact(ctx, name,
+					[]storage.Op{{Kind: storage.Delete, Key: guardKey}})
 			}
+
 			if storage.Is(err, storage.NotFound) {
 				return nil
 			}
+
 			return err
 		})
 		if err != nil {
@@ -277,8 +302,8 @@ func (m Mover) removeGuards(ctx context.Context) error {
 
 var errUnknownType = errors.New("a value of an unknown type")
 
-// encodeRow returns the partition, key and values of a row as bytes. Rows with the same bytes are the
-// same.
+// encodeRow returns the partition, key and values of a row as bytes. Rows with the same bytes are
+// the same.
 func encodeRow(partition string, row storage.Row) []byte {
 	out := appendText(appendText(nil, partition), row.Key)
 	for _, name := range slices.Sorted(maps.Keys(row.Values)) {
@@ -309,8 +334,10 @@ func appendValue(out []byte, value any) []byte {
 			return append(out, 't')
 		}
 		return append(out, 'n')
+
 	case time.Time:
-		return binary.AppendVarint(binary.AppendVarint(append(out, 'd'), v.Unix()), int64(v.Nanosecond()/100))
+		return binary.AppendVarint(binary.AppendVarint(append(out, 'd'), v.Unix()),
+			int64(v.Nanosecond()/100))
 	}
 
 	panic(errUnknownType) // storage.Row has no other values

@@ -34,7 +34,8 @@ type Store struct {
 	Inbox      storage.Files
 	// Accepted and Rejected are the archive of files.
 	Accepted, Rejected storage.Files
-	// Ensure makes the table and the containers of bodies and leases, and EnsureFiles those of files.
+	// Ensure makes the table and the containers of bodies and leases, and EnsureFiles those of
+	// files.
 	Ensure, EnsureFiles func(context.Context) error
 }
 
@@ -50,10 +51,12 @@ type Mover struct {
 // Errors of Run and Undo.
 var (
 	ErrEmptySource = errors.New("nothing is stored there")
-	ErrNotEmpty    = errors.New("it is not empty, and no half copy of this store: take an empty folder, or another " +
-		"WEIR_PREFIX")
-	ErrOtherCopy = errors.New("everything is being copied to another store: finish that copy, or give it up with " +
-		"--undo")
+	ErrNotEmpty    = errors.New(
+		"it is not empty, and no half copy of this store: take an empty folder, or another " +
+			"WEIR_PREFIX")
+	ErrOtherCopy = errors.New(
+		"everything is being copied to another store: finish that copy, or give it up with " +
+			"--undo")
 	ErrInUse = errors.New("a process still works on it: stop the app and all other processes, and run the same " +
 		"command again")
 	ErrChanged = errors.New("the source changed meanwhile: stop all processes that use it, and run the same command " +
@@ -85,7 +88,8 @@ func (m Mover) Run(ctx context.Context) (r Report, err error) {
 	return r, err
 }
 
-// prepareTarget makes the target's table and containers. It makes none for a source without messages.
+// prepareTarget makes the target's table and containers. It makes none for a source without
+// messages.
 func (m Mover) prepareTarget(ctx context.Context) error {
 	if _, err := m.readSource(ctx); err != nil {
 		return err
@@ -99,6 +103,7 @@ func (m Mover) readSource(ctx context.Context) (record epochs.Record, err error)
 		record, err = epochs.Read(ctx, m.From.Table)
 		return err
 	})
+
 	switch {
 	case errors.Is(err, storage.ErrGone), storage.Is(err, storage.NotFound):
 		return record, fmt.Errorf("%s: %w", m.From.Name, ErrEmptySource)
@@ -107,7 +112,8 @@ func (m Mover) readSource(ctx context.Context) (record epochs.Record, err error)
 	case record.Step == epochs.StepArrive:
 		return record, fmt.Errorf("%s: %w", m.From.Name, lane.CheckNotMoved(record))
 	case record.Step != epochs.StepNone && !record.Step.IsMove():
-		return record, fmt.Errorf("%s: the number of lanes is being changed: finish `weir lanes` first", m.From.Name)
+		return record, fmt.Errorf(
+			"%s: the number of lanes is being changed: finish `weir lanes` first", m.From.Name)
 	}
 
 	return record, nil
@@ -130,6 +136,7 @@ func (m Mover) move(ctx context.Context) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
+
 	to, err := m.readTarget(ctx)
 	if err != nil {
 		return Report{}, err
@@ -137,7 +144,8 @@ func (m Mover) move(ctx context.Context) (Report, error) {
 
 	isHalf := to.Step == epochs.StepArrive && to.Move == from.Move && from.Move != ""
 	switch {
-	case from.Step == epochs.StepLeft && to.Step == epochs.StepNone && to.ETag != "" && to.Origin == from.Origin:
+	case from.Step == epochs.StepLeft && to.Step == epochs.StepNone && to.ETag != "" &&
+		to.Origin == from.Origin:
 		return Report{}, fmt.Errorf("%s: %w", m.From.Name, lane.CheckNotMoved(from))
 	case from.Step == epochs.StepLeft && !isHalf:
 		return Report{}, fmt.Errorf("%s: %w", m.From.Name, lane.CheckNotMoved(from))
@@ -163,6 +171,7 @@ func (m Mover) begin(ctx context.Context, from epochs.Record) (epochs.Record, er
 	if err := m.checkEmpty(ctx); err != nil {
 		return from, err
 	}
+
 	if err := m.checkInbox(ctx); err != nil {
 		return from, err
 	}
@@ -175,6 +184,7 @@ func (m Mover) begin(ctx context.Context, from epochs.Record) (epochs.Record, er
 		case r.Step != epochs.StepNone || r.Origin != from.Origin:
 			return ErrChanged
 		}
+
 		r.Step, r.Move, r.MovedTo = epochs.StepLeave, id, m.To.Name
 		return nil
 	})
@@ -183,11 +193,13 @@ func (m Mover) begin(ctx context.Context, from epochs.Record) (epochs.Record, er
 	}
 
 	err = m.retry(ctx, func() error {
-		return epochs.Create(ctx, m.To.Table, epochs.Record{Step: epochs.StepArrive, Move: from.Move})
+		return epochs.Create(ctx, m.To.Table,
+			epochs.Record{Step: epochs.StepArrive, Move: from.Move})
 	})
 	if err != nil {
 		return from, err
 	}
+
 	to, err := m.readTarget(ctx)
 	if err == nil && (to.Step != epochs.StepArrive || to.Move != from.Move) {
 		err = fmt.Errorf("%s: %w", m.To.Name, ErrNotEmpty)
@@ -224,11 +236,13 @@ func (m Mover) checkEmpty(ctx context.Context) error {
 		}
 		return err
 	}
+
 	for _, files := range []storage.Files{m.To.Accepted, m.To.Rejected} {
 		found, err := m.listFiles(ctx, files)
 		if err == nil && len(found) > 0 {
 			err = notEmpty
 		}
+
 		if err != nil {
 			return err
 		}
@@ -243,9 +257,11 @@ func (m Mover) copyAndOpen(ctx context.Context, from epochs.Record) (r Report, e
 			return r, err
 		}
 	}
+
 	if r, err = m.compareAll(ctx, from); err != nil {
 		return r, err
 	}
+
 	if err := m.removeGuards(ctx); err != nil {
 		return r, err
 	}
@@ -257,6 +273,7 @@ func (m Mover) copyAndOpen(ctx context.Context, from epochs.Record) (r Report, e
 		case record.Step == epochs.StepLeft:
 			return epochs.ErrNoChange
 		}
+
 		record.Step = epochs.StepLeft
 		return nil
 	})
@@ -271,9 +288,11 @@ func (m Mover) copyAndOpen(ctx context.Context, from epochs.Record) (r Report, e
 		if record.Move != from.Move {
 			return ErrNotEmpty
 		}
+
 		opened := from
 		opened.ETag, opened.Step, opened.Move, opened.MovedTo = record.ETag, epochs.StepNone, "", ""
 		*record = opened
+
 		return nil
 	})
 
@@ -298,6 +317,7 @@ func (m Mover) compareAll(ctx context.Context, from epochs.Record) (Report, erro
 	if err := c.run(ctx); err != nil {
 		return Report{}, err
 	}
+
 	if c.differences > 0 {
 		return Report{}, fmt.Errorf("%d differences: %w", c.differences, ErrChanged)
 	}
@@ -319,19 +339,23 @@ func (m Mover) closeLanes(ctx context.Context, record epochs.Record) error {
 	return lane.ForEach(record.Open.Lanes, func(number int) error {
 		err := m.retry(ctx, func() error { return lanes.Seal(ctx, number) })
 		if err == nil {
-			err = m.withLease(ctx, m.From, lanes.Store.LeaseName(number), func(ctx context.Context) error {
-				return m.retry(ctx, func() error { return lanes.CloseAsIs(ctx, number, rand.Text()) })
-			})
+			err = m.withLease(ctx, m.From, lanes.Store.LeaseName(number),
+				func(ctx context.Context) error {
+					return m.retry(ctx,
+						func() error { return lanes.CloseAsIs(ctx, number, rand.Text()) })
+				})
 		}
+
 		if err != nil {
 			return fmt.Errorf("lane %d: %w", number, err)
 		}
+
 		return nil
 	})
 }
 
-// Undo gives up a move that is not complete: the source can be used again. The half copy stays, and is
-// never opened.
+// Undo gives up a move that is not complete: the source can be used again. The half copy stays, and
+// is never opened.
 func (m Mover) Undo(ctx context.Context) error {
 	return m.withCommandLease(ctx, m.From, func(ctx context.Context) error {
 		record, err := m.readSource(ctx)
@@ -348,6 +372,7 @@ func (m Mover) Undo(ctx context.Context) error {
 		if err := m.reopenLanes(ctx, record); err != nil {
 			return err
 		}
+
 		_, err = epochs.Update(ctx, m.From.Table, func(r *epochs.Record) error {
 			switch {
 			case r.Step == epochs.StepNone:
@@ -355,11 +380,13 @@ func (m Mover) Undo(ctx context.Context) error {
 			case r.Move != record.Move || r.Step != epochs.StepLeave:
 				return ErrChanged
 			}
+
 			r.Step, r.Move, r.MovedTo = epochs.StepNone, "", ""
 			return nil
 		})
 		if err == nil {
-			m.Progress(fmt.Sprintf("%s can be used again. Remove the half copy, %s.", m.From.Name, record.MovedTo))
+			m.Progress(fmt.Sprintf("%s can be used again. Remove the half copy, %s.", m.From.Name,
+				record.MovedTo))
 		}
 
 		return err
@@ -370,26 +397,31 @@ func (m Mover) reopenLanes(ctx context.Context, record epochs.Record) error {
 	lanes := m.lanesOf(record)
 
 	return lane.ForEach(record.Open.Lanes, func(number int) error {
-		err := m.withLease(ctx, m.From, lanes.Store.LeaseName(number), func(ctx context.Context) error {
-			return m.retry(ctx, func() error { return lanes.Reopen(ctx, number, rand.Text()) })
-		})
+		err := m.withLease(ctx, m.From, lanes.Store.LeaseName(number),
+			func(ctx context.Context) error {
+				return m.retry(ctx, func() error { return lanes.Reopen(ctx, number, rand.Text()) })
+			})
 		if err == nil {
 			err = m.retry(ctx, func() error { return lanes.Unseal(ctx, number) })
 		}
+
 		if err != nil {
 			return fmt.Errorf("lane %d: %w", number, err)
 		}
+
 		return nil
 	})
 }
 
 // withCommandLease calls do while this command has the lease that commands share.
-func (m Mover) withCommandLease(ctx context.Context, s Store, do func(context.Context) error) error {
+func (m Mover) withCommandLease(ctx context.Context, s Store,
+	do func(context.Context) error) error {
 	return m.withLease(ctx, s, commandLease, do)
 }
 
 // withLease calls do with a lease of a store. The context of do ends with the lease.
-func (m Mover) withLease(ctx context.Context, s Store, name string, do func(context.Context) error) error {
+func (m Mover) withLease(ctx context.Context, s Store, name string,
+	do func(context.Context) error) error {
 	cfg := lease.Config{Leases: s.Leases, Length: m.Lease, Now: m.Now, Log: m.Log}
 	until, hasReported := m.Now().Add(patience), false
 	for {
@@ -404,13 +436,15 @@ func (m Mover) withLease(ctx context.Context, s Store, name string, do func(cont
 				s.Name, name))
 			hasReported = true
 		}
+
 		if !clock.Sleep(ctx, pollInterval) {
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// The pauses between two tries of a call that failed. The last try is about a minute after the first.
+// The pauses between two tries of a call that failed. The last try is about a minute after the
+// first.
 const (
 	firstPause = 200 * time.Millisecond
 	longPause  = 5 * time.Second
@@ -421,6 +455,9 @@ const (
 // unknown must do no harm when it is repeated.
 func (m Mover) retry(ctx context.Context, f func() error) error {
 	return retry.Policy{First: firstPause, Max: longPause, Tries: tries,
-		IsTransient: func(err error) bool { return rows.IsUncertain(err) && !errors.Is(err, storage.ErrGone) },
+		IsTransient: func(err error) bool {
+			return rows.IsUncertain(err) &&
+				!errors.Is(err, storage.ErrGone)
+		},
 	}.Do(ctx, f)
 }

@@ -40,8 +40,9 @@ func (p place) store(faults *storagetest.Faults) transfer.Store {
 	return transfer.Store{Name: p.name, Table: f.Table(p.account.Table()), Partitions: p.account,
 		Bodies: f.Blobs(p.account.Blobs()), Leases: f.Leases(p.account.Leases()),
 		Inbox:    f.Files(p.account.Files("inbox")),
-		Accepted: f.Files(p.account.Files("accepted")), Rejected: f.Files(p.account.Files("rejected")),
-		Ensure: nothing, EnsureFiles: nothing}
+		Accepted: f.Files(p.account.Files("accepted")),
+		Rejected: f.Files(p.account.Files("rejected")),
+		Ensure:   nothing, EnsureFiles: nothing}
 }
 
 func newMover(from, to place, faults *storagetest.Faults) transfer.Mover {
@@ -61,10 +62,12 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// fill puts messages with small and large bodies into a store, and rows and files of other packages.
+// fill puts messages with small and large bodies into a store, and rows and files of other
+// packages.
 func fill(t *testing.T, p place) *lane.Store {
 	t.Helper()
-	store := &lane.Store{Table: p.account.Table(), Bodies: p.account.Blobs(), Lanes: 3, Now: time.Now}
+	store := &lane.Store{Table: p.account.Table(), Bodies: p.account.Blobs(), Lanes: 3,
+		Now: time.Now}
 	must(t, store.Open(t.Context()))
 	appender := lane.NewAppender(store, lanetest.Quiet)
 	for i := range 12 {
@@ -72,11 +75,13 @@ func fill(t *testing.T, p place) *lane.Store {
 		if i%4 == 0 {
 			body = randomText(200_000)
 		}
-		m := weir.Message{Contract: "article", Key: fmt.Sprintf("/%d", i%5), ContentType: "application/xml",
-			Body: []byte(body), Size: len(body)}
+
+		m := weir.Message{Contract: "article", Key: fmt.Sprintf("/%d", i%5),
+			ContentType: "application/xml", Body: []byte(body), Size: len(body)}
 		if i%3 == 0 {
 			m.DueAt = time.Now().Add(time.Duration(i) * time.Hour)
 		}
+
 		_, err := appender.Append(t.Context(), m, fmt.Sprint("idem", i))
 		must(t, err)
 	}
@@ -86,15 +91,18 @@ func fill(t *testing.T, p place) *lane.Store {
 			[]storage.Op{{Kind: storage.Upsert, Key: key, Values: values}})
 		must(t, err)
 	}
-	insert("audit", "a", map[string]any{"Bytes": []byte{0, 1}, "Float": 1.5, "Bool": true, "Empty": "",
-		"Time": time.Now().UTC().Truncate(100)})
-	insert(rows.MetaPartition, rows.ForgottenKey, map[string]any{"Day": "2026-01-01", "Marker": "of the source"})
+
+	insert("audit", "a", map[string]any{"Bytes": []byte{0, 1}, "Float": 1.5, "Bool": true,
+		"Empty": "", "Time": time.Now().UTC().Truncate(100)})
+	insert(rows.MetaPartition, rows.ForgottenKey,
+		map[string]any{"Day": "2026-01-01", "Marker": "of the source"})
 	insert(rows.MetaPartition, "upkeep_bodies", map[string]any{"Marker": "of the source"})
 	for i := range 250 {
 		insert("schedules", fmt.Sprintf("s%03d", i), map[string]any{"N": int64(i)})
 	}
-	must(t, p.account.Files("accepted").Write(t.Context(), "f", "text/xml", map[string]string{"k": "v"},
-		strings.NewReader("<f/>")))
+
+	must(t, p.account.Files("accepted").Write(t.Context(), "f", "text/xml",
+		map[string]string{"k": "v"}, strings.NewReader("<f/>")))
 
 	return store
 }
@@ -115,14 +123,17 @@ func read(t *testing.T, p place) content {
 	t.Helper()
 	all := content{}
 	must(t, p.account.Partitions(t.Context(), func(name string) error {
-		for row, err := range rows.Scan(t.Context(), p.account.Table(), storage.Query{Partition: name}) {
+		for row, err := range rows.Scan(t.Context(), p.account.Table(),
+			storage.Query{Partition: name}) {
 			must(t, err)
 			all[name+"|"+row.Key] = row.Values
 		}
 		return nil
 	}))
+
 	page, err := p.account.Blobs().List(t.Context(), "", "")
 	must(t, err)
+
 	for _, info := range page.Infos {
 		data, err := p.account.Blobs().Get(t.Context(), info.Name)
 		must(t, err)
@@ -133,9 +144,11 @@ func read(t *testing.T, p place) content {
 }
 
 // ownColumns has the columns that a move changes, by the key of their rows.
-var ownColumns = map[string][]string{"!head": {"Touched"}, "!tail": {"Fence", "Nonce", "Commit"}, "lanes": {"Used"}}
+var ownColumns = map[string][]string{"!head": {"Touched"}, "!tail": {"Fence", "Nonce", "Commit"},
+	"lanes": {"Used"}}
 
-// wantMoved checks that the target has what the source had before the move, except what is storage's own.
+// wantMoved checks that the target has what the source had before the move, except what is
+// storage's own.
 func wantMoved(t *testing.T, before content, to place) {
 	t.Helper()
 	got := read(t, to)
@@ -149,11 +162,14 @@ func wantMoved(t *testing.T, before content, to place) {
 				}
 			}
 		}
+
 		if !reflect.DeepEqual(got[name], want) {
 			t.Errorf("%s: got %.200v, want %.200v", name, got[name], want)
 		}
+
 		delete(got, name)
 	}
+
 	for name, value := range got {
 		t.Errorf("the target has %s, want nothing more: %.200v", name, value)
 	}
@@ -167,7 +183,8 @@ func asRow(v any) map[string]any {
 // wantNotServed checks that no process can open a store.
 func wantNotServed(t *testing.T, p place) {
 	t.Helper()
-	store := &lane.Store{Table: p.account.Table(), Bodies: p.account.Blobs(), Lanes: 3, Now: time.Now}
+	store := &lane.Store{Table: p.account.Table(), Bodies: p.account.Blobs(), Lanes: 3,
+		Now: time.Now}
 	if err := store.Open(t.Context()); !errors.Is(err, lane.ErrMoved) {
 		t.Errorf("open %s: got %v, want ErrMoved", p.name, err)
 	}
@@ -175,7 +192,8 @@ func wantNotServed(t *testing.T, p place) {
 
 func wantServed(t *testing.T, p place) *lane.Store {
 	t.Helper()
-	store := &lane.Store{Table: p.account.Table(), Bodies: p.account.Blobs(), Lanes: 3, Now: time.Now}
+	store := &lane.Store{Table: p.account.Table(), Bodies: p.account.Blobs(), Lanes: 3,
+		Now: time.Now}
 	if err := store.Open(t.Context()); err != nil {
 		t.Errorf("open %s: got %v, want no error", p.name, err)
 	}
@@ -190,16 +208,21 @@ func TestRun_MovesEverything(t *testing.T) {
 		before := read(t, from)
 		r, err := move(t, from, to)
 		must(t, err)
-		if r.Bodies.Count != 3 || r.Files.Count != 1 || r.Rows.Count < 280 || len(r.Rows.Hash) != 64 {
+
+		if r.Bodies.Count != 3 || r.Files.Count != 1 || r.Rows.Count < 280 ||
+			len(r.Rows.Hash) != 64 {
 			t.Errorf("got %+v, want 3 bodies, 1 file and all rows", r)
 		}
+
 		wantMoved(t, before, to)
 		wantNotServed(t, from)
 		wantServed(t, to)
 		if _, err := move(t, from, to); !errors.Is(err, lane.ErrMoved) {
 			t.Errorf("a second copy: got %v, want ErrMoved", err)
 		}
-		if err := newMover(from, to, storagetest.NewFaults()).Undo(t.Context()); !errors.Is(err, transfer.ErrTooLate) {
+
+		if err := newMover(from, to, storagetest.NewFaults()).Undo(t.Context()); !errors.Is(err,
+			transfer.ErrTooLate) {
 			t.Errorf("undo: got %v, want ErrTooLate", err)
 		}
 
@@ -224,6 +247,7 @@ func killAt(n int, cancel func()) (faults *storagetest.Faults, calls func() int)
 			cancel()
 			return storagetest.Fault{Kind: storagetest.FailBefore}
 		}
+
 		return storagetest.Fault{}
 	})
 
@@ -242,6 +266,7 @@ func TestRun_KilledAtAnyCall(t *testing.T) {
 		if testing.Short() && n > 10 && n%7 != 0 {
 			continue
 		}
+
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			lanetest.SimulateHere(t, func(t *testing.T) {
 				from, to := newPlace("folder"), newPlace("azure")
@@ -257,9 +282,11 @@ func TestRun_KilledAtAnyCall(t *testing.T) {
 				if !isOver {
 					_, err = move(t, from, to)
 				}
+
 				if err != nil && !errors.Is(err, lane.ErrMoved) {
 					t.Fatalf("the second run: %v", err)
 				}
+
 				wantMoved(t, before, to)
 				wantNotServed(t, from)
 				wantServed(t, to)
@@ -278,13 +305,14 @@ func wantOneServed(t *testing.T, from, to place) {
 			open++
 		}
 	}
+
 	if open > 1 {
 		t.Errorf("both stores can be opened, want one at most")
 	}
 }
 
-// A copy that was killed is given up before each of its calls: the source goes on, and the half copy
-// is never opened.
+// A copy that was killed is given up before each of its calls: the source goes on, and the half
+// copy is never opened.
 func TestUndo_KilledAtAnyCall(t *testing.T) {
 	t.Parallel()
 	for n, isOver := 1, false; !isOver; n++ {
@@ -314,7 +342,8 @@ func TestUndo_KilledAtAnyCall(t *testing.T) {
 	}
 }
 
-// A transaction of a killed copy that storage does later changes nothing in the target that is in use.
+// A transaction of a killed copy that storage does later changes nothing in the target that is in
+// use.
 func TestRun_LateTransactionsDoNothing(t *testing.T) {
 	lanetest.Simulate(t, func(t *testing.T) {
 		from, to := newPlace("folder"), newPlace("azure")
@@ -322,12 +351,14 @@ func TestRun_LateTransactionsDoNothing(t *testing.T) {
 		killed, kill := context.WithCancel(t.Context())
 		faults := storagetest.NewFaults()
 		faults.Once(func(c storagetest.Call) bool {
-			isMatch := c.Actor == "azure" && c.Op == "Transact" && c.Partition == "1.1" && len(c.Ops) > 2
+			isMatch := c.Actor == "azure" && c.Op == "Transact" && c.Partition == "1.1" &&
+				len(c.Ops) > 2
 			if isMatch {
 				kill()
 			}
 			return isMatch
 		}, storagetest.Fault{Kind: storagetest.LateHeld})
+
 		if _, err := newMover(from, to, faults).Run(killed); err == nil {
 			t.Fatal("the copy was not killed")
 		}
@@ -353,9 +384,11 @@ func appendOne(t *testing.T, store *lane.Store) {
 		if store.LaneOf(key) != 1 {
 			continue
 		}
+
 		_, err := lane.NewAppender(store, lanetest.Quiet).Append(t.Context(),
 			weir.Message{Contract: "article", Key: key, Body: []byte("<n/>"), Size: 4}, "")
 		must(t, err)
+
 		return
 	}
 }
@@ -371,7 +404,8 @@ func TestRun_Refuses(t *testing.T) {
 			"azure: it is not empty"},
 		"OtherRowInTarget": {func(t *testing.T, from, to place) {
 			fill(t, from)
-			_, err := to.account.Table().Transact(t.Context(), "p", []storage.Op{{Kind: storage.Insert, Key: "k"}})
+			_, err := to.account.Table().Transact(t.Context(), "p",
+				[]storage.Op{{Kind: storage.Insert, Key: "k"}})
 			must(t, err)
 		}, "azure: it is not empty"},
 		"BodyInTarget": {func(t *testing.T, from, to place) {
@@ -380,14 +414,17 @@ func TestRun_Refuses(t *testing.T) {
 		}, "azure: it is not empty"},
 		"FileInInbox": {func(t *testing.T, from, _ place) {
 			fill(t, from)
-			must(t, from.account.Files("inbox").Write(t.Context(), "new.xml", "", nil, strings.NewReader("<a/>")))
+			must(t, from.account.Files("inbox").Write(t.Context(), "new.xml", "", nil,
+				strings.NewReader("<a/>")))
 		}, "the inbox has 1 files, such as new.xml"},
 		"ChangeOfLanes": {func(t *testing.T, from, _ place) {
 			fill(t, from)
-			_, err := epochs.Update(t.Context(), from.account.Table(), func(r *epochs.Record) error {
-				r.Step = epochs.StepDrain
-				return nil
-			})
+			_, err := epochs.Update(t.Context(), from.account.Table(),
+				func(r *epochs.Record) error {
+					r.Step = epochs.StepDrain
+					return nil
+				})
+
 			must(t, err)
 		}, "finish `weir lanes` first"},
 		"OtherTarget": {func(t *testing.T, from, _ place) {
@@ -438,10 +475,12 @@ func TestRun_WithoutContainersOfFiles(t *testing.T) {
 		faults.Set(func(c storagetest.Call) storagetest.Fault {
 			if c.Actor == "azure" && c.Port == "files" {
 				return storagetest.Fault{Kind: storagetest.FailBefore,
-					Err: &storage.Error{Op: c.Op, Kind: storage.Unavailable, Index: -1, Err: storage.ErrGone}}
+					Err: &storage.Error{Op: c.Op, Kind: storage.Unavailable, Index: -1,
+						Err: storage.ErrGone}}
 			}
 			return storagetest.Fault{}
 		})
+
 		began := time.Now()
 		r, err := newMover(from, to, faults).Run(t.Context())
 		if took := time.Since(began); err != nil || r.Files.Count != 0 || took > time.Second {
@@ -450,7 +489,8 @@ func TestRun_WithoutContainersOfFiles(t *testing.T) {
 	})
 }
 
-// If a process changes the source during the copy, the comparison finds it, and the next run copies it.
+// If a process changes the source during the copy, the comparison finds it, and the next run copies
+// it.
 func TestRun_FindsAChangeOfTheSource(t *testing.T) {
 	lanetest.Simulate(t, func(t *testing.T) {
 		from, to := newPlace("folder"), newPlace("azure")
@@ -459,19 +499,22 @@ func TestRun_FindsAChangeOfTheSource(t *testing.T) {
 		m.Progress = func(text string) {
 			if text == "Comparing." {
 				_, err := from.account.Table().Transact(t.Context(), "audit",
-					[]storage.Op{{Kind: storage.Delete, Key: "a"}, {Kind: storage.Insert, Key: "b"}})
+					[]storage.Op{{Kind: storage.Delete, Key: "a"},
+						{Kind: storage.Insert, Key: "b"}})
 				must(t, err)
 			}
 		}
 		if _, err := m.Run(t.Context()); !errors.Is(err, transfer.ErrChanged) {
 			t.Errorf("got %v, want ErrChanged", err)
 		}
+
 		wantNotServed(t, to)
 		before := read(t, from)
 		_, err := move(t, from, to)
 		must(t, err)
 		got := read(t, to)
-		if _, isThere := got["audit|b"]; !isThere || got["audit|a"] != nil || len(got) != len(before) {
+		if _, isThere := got["audit|b"]; !isThere || got["audit|a"] != nil ||
+			len(got) != len(before) {
 			t.Errorf("got %d rows and bodies, want the %d of the source", len(got), len(before))
 		}
 	})

@@ -46,14 +46,17 @@ func Read(source []byte) (*Document, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read YAML: %w", err)
 	}
+
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
 	if err != nil {
 		return nil, fmt.Errorf("read JSON: %w", err)
 	}
+
 	root, ok := value.(map[string]any)
 	if !ok {
 		return nil, fmt.Errorf("the document is a %T", value)
 	}
+
 	tighten(root)
 	d := &Document{root: root, compiler: jsonschema.NewCompiler()}
 	d.compiler.DefaultDraft(jsonschema.Draft2020)
@@ -61,34 +64,42 @@ func Read(source []byte) (*Document, error) {
 	if err := d.compiler.AddResource(resource, root); err != nil {
 		return nil, err
 	}
+
 	return d, d.indexOperations()
 }
 
-// indexOperations lists the document's operations, and checks the references, keys and schemas for Read.
+// indexOperations lists the document's operations, and checks the references, keys and schemas for
+// Read.
 func (d *Document) indexOperations() error {
 	for path, item := range asObject(d.root["paths"]) {
 		for _, method := range methods {
 			if self := asObject(asObject(item)[method]); self != nil {
 				d.operations = append(d.operations, operation{
-					method: strings.ToUpper(method), path: strings.Split(path, "/"), item: asObject(item), self: self,
+					method: strings.ToUpper(method), path: strings.Split(path, "/"),
+					item: asObject(item), self: self,
 					place: "/paths/" + escapePointer(path) + "/" + method})
 			}
 		}
 	}
-	slices.SortFunc(d.operations, func(a, b operation) int { return strings.Compare(a.place, b.place) })
+
+	slices.SortFunc(d.operations,
+		func(a, b operation) int { return strings.Compare(a.place, b.place) })
 	if err := d.checkEach(d.root); err != nil {
 		return err
 	}
+
 	for name := range asObject(asObject(d.root["components"])["schemas"]) {
 		if _, err := d.compileSchema("/components/schemas/" + escapePointer(name)); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
-// checkEach returns an error if a reference in v has no target, or if a key in v has no value. Missing quotes can cause
-// such a key: YAML reads {text: one, two} as the key "text" with the value "one", and the key "two" without a value.
+// checkEach returns an error if a reference in v has no target, or if a key in v has no value.
+// Missing quotes can cause such a key: YAML reads {text: one, two} as the key "text" with the value
+// "one", and the key "two" without a value.
 func (d *Document) checkEach(v any) error {
 	switch v := v.(type) {
 	case map[string]any:
@@ -97,6 +108,7 @@ func (d *Document) checkEach(v any) error {
 				return fmt.Errorf("%s leads nowhere", ref)
 			}
 		}
+
 		for key, each := range v {
 			if each == nil {
 				return fmt.Errorf("%q has no value", key)
@@ -105,6 +117,7 @@ func (d *Document) checkEach(v any) error {
 				return err
 			}
 		}
+
 	case []any:
 		for _, each := range v {
 			if err := d.checkEach(each); err != nil {
@@ -112,6 +125,7 @@ func (d *Document) checkEach(v any) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -126,9 +140,9 @@ func (d *Document) Operations() []string {
 
 func (o *operation) fullName() string { return o.method + " " + strings.Join(o.path, "/") }
 
-// Function returns the name of the Azure function that serves an operation, and whether callers need no key. The
-// argument "name" is an element of Operations. If the document names no function for the operation, Function returns
-// "".
+// Function returns the name of the Azure function that serves an operation, and whether callers
+// need no key. The argument "name" is an element of Operations. If the document names no function
+// for the operation, Function returns "".
 func (d *Document) Function(name string) (function string, keyless bool) {
 	for _, o := range d.operations {
 		if o.fullName() == name {
@@ -137,11 +151,12 @@ func (d *Document) Function(name string) (function string, keyless bool) {
 			return function, own && len(security) == 1 && len(asObject(security[0])) == 0
 		}
 	}
+
 	return "", false
 }
 
-// resolveRef returns the object v or, if v is a reference, the reference's target. It also returns a JSON pointer to
-// the returned object. The argument "place" is the JSON pointer to v.
+// resolveRef returns the object v or, if v is a reference, the reference's target. It also returns
+// a JSON pointer to the returned object. The argument "place" is the JSON pointer to v.
 func (d *Document) resolveRef(v any, place string) (map[string]any, string) {
 	o := asObject(v)
 	if ref, ok := o["$ref"].(string); ok {
@@ -150,17 +165,19 @@ func (d *Document) resolveRef(v any, place string) (map[string]any, string) {
 	return o, place
 }
 
-// followRef returns the target of a reference, and a JSON pointer to the target. If the target does not exist,
-// followRef returns nil for the target.
+// followRef returns the target of a reference, and a JSON pointer to the target. If the target does
+// not exist, followRef returns nil for the target.
 func (d *Document) followRef(ref string) (map[string]any, string) {
 	place, ok := strings.CutPrefix(ref, "#")
 	if !ok {
 		return nil, ""
 	}
+
 	at := d.root
 	for part := range strings.SplitSeq(strings.TrimPrefix(place, "/"), "/") {
 		at = asObject(at[strings.NewReplacer("~1", "/", "~0", "~").Replace(part)])
 	}
+
 	return at, place
 }
 
@@ -168,7 +185,8 @@ func (d *Document) followRef(ref string) (map[string]any, string) {
 func (d *Document) compileSchema(place string) (*jsonschema.Schema, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.compiler.Compile(resource + "#" + strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D").Replace(place))
+	return d.compiler.Compile(resource + "#" +
+		strings.NewReplacer("%", "%25", "{", "%7B", "}", "%7D").Replace(place))
 }
 
 // validateJSON validates data by the schema at the JSON pointer "place".
@@ -177,26 +195,31 @@ func (d *Document) validateJSON(place string, data []byte) error {
 	if err != nil {
 		return err
 	}
+
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
 	if err != nil {
 		return fmt.Errorf("no JSON: %w", err)
 	}
+
 	return schema.Validate(value)
 }
 
-// validateText validates the text of a header or parameter by the schema at the JSON pointer "place". The text is valid
-// if the schema allows it as a string. If the text is JSON, such as a number, the text is also valid if the schema
-// allows the JSON value.
+// validateText validates the text of a header or parameter by the schema at the JSON pointer
+// "place". The text is valid if the schema allows it as a string. If the text is JSON, such as a
+// number, the text is also valid if the schema allows the JSON value.
 func (d *Document) validateText(place, text string) error {
 	schema, err := d.compileSchema(place)
 	if err != nil {
 		return err
 	}
+
 	failed := schema.Validate(text)
 	var meant any
-	if failed != nil && json.Unmarshal([]byte(text), &meant) == nil && schema.Validate(meant) == nil {
+	if failed != nil && json.Unmarshal([]byte(text), &meant) == nil &&
+		schema.Validate(meant) == nil {
 		return nil
 	}
+
 	return failed
 }
 
@@ -208,7 +231,8 @@ func asObject(v any) map[string]any {
 // escapePointer escapes one step of a JSON pointer.
 func escapePointer(s string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(s) }
 
-// HasBody reports whether the requests of an operation have a body. The argument "name" is an element of Operations.
+// HasBody reports whether the requests of an operation have a body. The argument "name" is an
+// element of Operations.
 func (d *Document) HasBody(name string) bool {
 	for _, o := range d.operations {
 		if o.fullName() == name {

@@ -2,8 +2,8 @@ package openapitest
 
 import "strings"
 
-// tighten makes the schemas of a document stricter for tests than for clients. Clients have to take fields and values
-// that the document lacks, so that a release can add some. Tests must find them:
+// tighten makes the schemas of a document stricter for tests than for clients. Clients have to take
+// fields and values that the document lacks, so that a release can add some. Tests must find them:
 //   - No object has a field that its schema lacks.
 //   - A field with x-extensible-enum has one of these values.
 func tighten(root map[string]any) {
@@ -12,11 +12,13 @@ func tighten(root map[string]any) {
 	for name, schema := range asObject(asObject(root["components"])["schemas"]) {
 		tightenSchema(schema, parts["#/components/schemas/"+name])
 	}
+
 	tightenEach(root["paths"])
 	tightenEach(asObject(root["components"])["responses"])
 }
 
-// findParts collects the references in all lists of allOf. A schema that is a part of others must allow their fields.
+// findParts collects the references in all lists of allOf. A schema that is a part of others must
+// allow their fields.
 func findParts(v any, parts map[string]bool) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -26,9 +28,11 @@ func findParts(v any, parts map[string]bool) {
 				parts[ref] = true
 			}
 		}
+
 		for _, each := range v {
 			findParts(each, parts)
 		}
+
 	case []any:
 		for _, each := range v {
 			findParts(each, parts)
@@ -47,6 +51,7 @@ func tightenEach(v any) {
 			}
 			tightenEach(each)
 		}
+
 	case []any:
 		for _, each := range v {
 			tightenEach(each)
@@ -54,24 +59,29 @@ func tightenEach(v any) {
 	}
 }
 
-// tightenSchema tightens a schema and the schemas in it. If the schema is a part of others, it stays open.
+// tightenSchema tightens a schema and the schemas in it. If the schema is a part of others, it
+// stays open.
 func tightenSchema(v any, isPart bool) {
 	schema := asObject(v)
 	if schema == nil {
 		return
 	}
+
 	if values, ok := schema["x-extensible-enum"]; ok {
 		schema["enum"] = values
 	}
+
 	for _, each := range asObject(schema["properties"]) {
 		tightenSchema(each, false)
 	}
+
 	tightenSchema(schema["items"], false)
 	tightenSchema(schema["additionalProperties"], false)
 	all, _ := schema["allOf"].([]any)
 	for _, each := range all {
 		tightenSchema(each, true)
 	}
+
 	hasFields := schema["properties"] != nil || hasObjects(all)
 	if hasFields && schema["additionalProperties"] == nil && !isPart {
 		schema["unevaluatedProperties"] = false

@@ -2,8 +2,8 @@ package hostwatch
 
 import "io/fs"
 
-// Steps returns two functions that a watch calls repeatedly. The function look checks that the watched sockets are
-// open. The function find searches for sockets.
+// Steps returns two functions that a watch calls repeatedly. The function look checks that the
+// watched sockets are open. The function find searches for sockets.
 func Steps(proc fs.FS, host int) (look, find func()) {
 	w := &Watch{Proc: proc, Host: host}
 	found, _, err := w.findSockets()

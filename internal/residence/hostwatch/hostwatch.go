@@ -24,21 +24,24 @@ type Watch struct {
 	Host   int        // the host's process id
 	Parent func() int // returns the present id of this process's parent
 	Ports  []string   // ports that the host may listen on, as decimal numbers; empty = not known
-	Found  func(int)  // called with the number of watched sockets when a search changes this number; can be nil
+	// called with the number of watched sockets when a search changes this number; can be nil
+	Found func(int)
 }
 
 const (
-	// lookEvery is the time between two checks that the watched sockets are open. It is short: a host without an
-	// invocation in flight kills its handler 0.3 s after the socket is closed.
+	// lookEvery is the time between two checks that the watched sockets are open. It is short: a
+	// host without an invocation in flight kills its handler 0.3 s after the socket is closed.
 	lookEvery = 50 * time.Millisecond
-	// searchEvery is the time between two searches for sockets while the host starts. After startsWithin, or as soon as
-	// the host listens on every named port, the time is searchLater. A search reads the list of all connections: with
-	// thousands of connections, a search each second took a quarter of the handler's CPU time. The method End also
-	// uses searchEvery, as the time between two checks that the host still exists.
+	// searchEvery is the time between two searches for sockets while the host starts. After
+	// startsWithin, or as soon as the host listens on every named port, the time is searchLater. A
+	// search reads the list of all connections: with thousands of connections, a search each second
+	// took a quarter of the handler's CPU time. The method End also uses searchEvery, as the time
+	// between two checks that the host still exists.
 	searchEvery, searchLater = time.Second, 30 * time.Second
 	startsWithin             = time.Minute
-	// blindAfter is the number of failed searches in a row after which Stop returns ErrBlind. After a search has found
-	// a socket, Stop no longer returns ErrBlind. A single search can fail because the process has no free descriptor.
+	// blindAfter is the number of failed searches in a row after which Stop returns ErrBlind. After
+	// a search has found a socket, Stop no longer returns ErrBlind. A single search can fail
+	// because the process has no free descriptor.
 	blindAfter = 3
 )
 
@@ -59,6 +62,7 @@ func (w *Watch) Stop(ctx context.Context) (Event, error) {
 			if failures++; err == nil {
 				failures = 0
 			}
+
 			switch {
 			case w.Parent() != w.Host:
 			case failures >= blindAfter && !wasFound:
@@ -69,13 +73,16 @@ func (w *Watch) Stop(ctx context.Context) (Event, error) {
 				w.tellFound(len(watched), len(found))
 				watched, wasFound = found, wasFound || len(found) > 0
 			}
+
 			if searchAt = now.Add(searchEvery); isComplete || now.Sub(began) > startsWithin {
 				searchAt = now.Add(searchLater)
 			}
 		}
+
 		if w.Parent() != w.Host {
 			return Gone, nil
 		}
+
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
@@ -88,6 +95,7 @@ func (w *Watch) Stop(ctx context.Context) (Event, error) {
 func (w *Watch) End(ctx context.Context) error {
 	ticker := time.NewTicker(searchEvery)
 	defer ticker.Stop()
+
 	for w.Parent() == w.Host {
 		select {
 		case <-ticker.C:
@@ -95,10 +103,12 @@ func (w *Watch) End(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+
 	return nil
 }
 
-// Check returns an error that wraps ErrBlind if this process cannot read the sockets of the process pid.
+// Check returns an error that wraps ErrBlind if this process cannot read the sockets of the process
+// pid.
 func Check(proc fs.FS, pid int) error {
 	w := Watch{Proc: proc, Host: pid}
 	if _, _, err := w.findSockets(); err != nil {
@@ -119,10 +129,12 @@ func overlap(a, b sockets) bool {
 	for inode := range maps.Values(a) {
 		inodes[inode] = true
 	}
+
 	for inode := range maps.Values(b) {
 		if inodes[inode] {
 			return true
 		}
 	}
+
 	return false
 }

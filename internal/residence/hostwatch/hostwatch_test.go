@@ -45,9 +45,11 @@ func (p *fakeProc) Open(name string) (fs.File, error) {
 	if p.err != nil {
 		return nil, p.err
 	}
+
 	if strings.HasSuffix(name, "net/tcp") {
 		p.lists++
 	}
+
 	return p.files.Open(name)
 }
 
@@ -69,16 +71,18 @@ func (p *fakeProc) Lstat(name string) (fs.FileInfo, error) {
 	return p.files.Lstat(name)
 }
 
-// setSockets sets the host's descriptors and lists of connections. "descriptors" maps a descriptor's number to the
-// target of its link. "tcp" and "tcp6" are the lines of net/tcp and net/tcp6. If tcp6 is "none", the file net/tcp6 does
-// not exist.
+// setSockets sets the host's descriptors and lists of connections. "descriptors" maps a
+// descriptor's number to the target of its link. "tcp" and "tcp6" are the lines of net/tcp and
+// net/tcp6. If tcp6 is "none", the file net/tcp6 does not exist.
 func (p *fakeProc) setSockets(descriptors map[int]string, tcp, tcp6 string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.files = fstest.MapFS{fmt.Sprintf("%d/fd", host): {Mode: fs.ModeDir}}
 	for n, target := range descriptors {
-		p.files[fmt.Sprintf("%d/fd/%d", host, n)] = &fstest.MapFile{Mode: fs.ModeSymlink, Data: []byte(target)}
+		p.files[fmt.Sprintf("%d/fd/%d", host, n)] = &fstest.MapFile{Mode: fs.ModeSymlink,
+			Data: []byte(target)}
 	}
+
 	p.files[fmt.Sprintf("%d/net/tcp", host)] = &fstest.MapFile{Data: []byte(header + tcp)}
 	if tcp6 != "none" {
 		p.files[fmt.Sprintf("%d/net/tcp6", host)] = &fstest.MapFile{Data: []byte(header + tcp6)}
@@ -93,7 +97,8 @@ func socketLine(address, state string, inode int) string {
 
 func socketLink(inode int) string { return fmt.Sprintf("socket:[%d]", inode) }
 
-// runningWatch is a Watch whose Stop runs in a goroutine. After "ended" is closed, event, err and took have the result.
+// runningWatch is a Watch whose Stop runs in a goroutine. After "ended" is closed, event, err and
+// took have the result.
 type runningWatch struct {
 	*hostwatch.Watch
 	parent atomic.Int64
@@ -106,13 +111,15 @@ type runningWatch struct {
 func startWatch(t *testing.T, p *fakeProc, ports ...string) *runningWatch {
 	w := &runningWatch{ended: make(chan struct{})}
 	w.parent.Store(host)
-	w.Watch = &hostwatch.Watch{Proc: p, Host: host, Ports: ports, Parent: func() int { return int(w.parent.Load()) }}
+	w.Watch = &hostwatch.Watch{Proc: p, Host: host, Ports: ports,
+		Parent: func() int { return int(w.parent.Load()) }}
 	began := time.Now()
 	go func() {
 		defer close(w.ended)
 		w.event, w.err = w.Stop(t.Context())
 		w.took = time.Since(began)
 	}()
+
 	return w
 }
 
@@ -121,6 +128,7 @@ func (w *runningWatch) expectNoEnd(t *testing.T, d time.Duration) {
 	t.Helper()
 	time.Sleep(d)
 	synctest.Wait()
+
 	select {
 	case <-w.ended:
 		t.Fatalf("ended with %q (%v) after %s, want it to continue", w.event, w.err, w.took)
@@ -140,24 +148,30 @@ func (w *runningWatch) expectEnd(t *testing.T, want hostwatch.Event) {
 
 func TestWatch_Stop(t *testing.T) {
 	t.Parallel()
-	const anywhere, own, other = "00000000:0050", "0100007F:1F90", "0100007F:98BB" // ports 80, 8080, 39099
+
+	// ports 80, 8080, 39099
+	const anywhere, own, other = "00000000:0050", "0100007F:1F90", "0100007F:98BB"
 	both := map[int]string{5: socketLink(100), 6: socketLink(101)}
 	for name, test := range map[string]func(t *testing.T, p *fakeProc){
 		"SocketOpensAndCloses": func(t *testing.T, p *fakeProc) {
-			p.setSockets(map[int]string{1: "pipe:[7]", 5: "/dev/null"}, socketLine(anywhere, "0A", 999), "")
+			p.setSockets(map[int]string{1: "pipe:[7]", 5: "/dev/null"},
+				socketLine(anywhere, "0A", 999), "")
 			w := startWatch(t, p)
 			w.expectNoEnd(t, time.Hour) // the host has not begun to listen
 			p.setSockets(map[int]string{1: "pipe:[7]", 5: socketLink(100), 6: socketLink(101)},
 				socketLine(anywhere, "0A", 100)+socketLine(anywhere, "01", 101), "")
 			w.expectNoEnd(t, time.Hour)
-			p.setSockets(map[int]string{1: "pipe:[7]", 6: socketLink(101)}, socketLine(anywhere, "01", 101), "")
+			p.setSockets(map[int]string{1: "pipe:[7]", 6: socketLink(101)},
+				socketLine(anywhere, "01", 101), "")
 			w.expectEnd(t, hostwatch.Stops)
 		},
 		"DescriptorIsReusedByAnotherSocket": func(t *testing.T, p *fakeProc) {
-			p.setSockets(map[int]string{5: socketLink(100)}, socketLine(anywhere, "0A", 100), "none")
+			p.setSockets(map[int]string{5: socketLink(100)},
+				socketLine(anywhere, "0A", 100), "none")
 			w := startWatch(t, p)
 			w.expectNoEnd(t, time.Second)
-			p.setSockets(map[int]string{5: socketLink(102)}, socketLine(anywhere, "01", 102), "none")
+			p.setSockets(map[int]string{5: socketLink(102)},
+				socketLine(anywhere, "01", 102), "none")
 			w.expectEnd(t, hostwatch.Stops)
 		},
 		"SocketMovesToAnotherDescriptor": func(t *testing.T, p *fakeProc) {
@@ -237,8 +251,8 @@ func TestWatch_Stop(t *testing.T) {
 	}
 }
 
-// With thousands of connections, each read of their list takes milliseconds. So the watch reads the list seldom after
-// it has found all ports.
+// With thousands of connections, each read of their list takes milliseconds. So the watch reads the
+// list seldom after it has found all ports.
 func TestWatch_ReadsConnectionsSeldomOnceAllPortsAreFound(t *testing.T) {
 	t.Parallel()
 	const own, second = "0100007F:1F90", "0100007F:1F91" // ports 8080, 8081
@@ -256,9 +270,12 @@ func TestWatch_ReadsConnectionsSeldomOnceAllPortsAreFound(t *testing.T) {
 				p.setSockets(map[int]string{5: socketLink(100), 6: socketLink(101)}, c.tcp, "")
 				w := startWatch(t, p, "8080", "8081")
 				w.expectNoEnd(t, time.Minute)
+
 				if n := p.countListReads(); n > c.most || n < c.most-1 {
-					t.Errorf("got %d reads of the list of connections in a minute, want %d or %d", n, c.most-1, c.most)
+					t.Errorf("got %d reads of the list of connections in a minute, want %d or %d",
+						n, c.most-1, c.most)
 				}
+
 				p.setSockets(nil, "", "")
 				w.expectEnd(t, hostwatch.Stops)
 			})
@@ -268,15 +285,18 @@ func TestWatch_ReadsConnectionsSeldomOnceAllPortsAreFound(t *testing.T) {
 
 func TestWatch_StopIsBlind(t *testing.T) {
 	t.Parallel()
-	for name, err := range map[string]error{"Forbidden": fs.ErrPermission, "NoProc": fs.ErrNotExist} {
+	for name, err := range map[string]error{"Forbidden": fs.ErrPermission,
+		"NoProc": fs.ErrNotExist} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newProc()
 			p.setError(err)
 			w := hostwatch.Watch{Proc: p, Host: host, Parent: func() int { return host }}
-			if event, got := w.Stop(t.Context()); !errors.Is(got, hostwatch.ErrBlind) || !errors.Is(got, err) {
+			if event, got := w.Stop(t.Context()); !errors.Is(got, hostwatch.ErrBlind) ||
+				!errors.Is(got, err) {
 				t.Errorf("%q, %v, want %v", event, got, hostwatch.ErrBlind)
 			}
+
 			if got := hostwatch.Check(p, host); !errors.Is(got, hostwatch.ErrBlind) {
 				t.Errorf("check: %v, want %v", got, hostwatch.ErrBlind)
 			}
@@ -295,6 +315,7 @@ func TestWatch_EndsWithItsContext(t *testing.T) {
 		if _, err := w.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("stop: %v, want %v", err, context.DeadlineExceeded)
 		}
+
 		if err := w.End(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("end: %v, want %v", err, context.DeadlineExceeded)
 		}
@@ -308,18 +329,22 @@ func TestPorts(t *testing.T) {
 		args []string
 		want string
 	}{
-		"None":        {nil, []string{"dotnet", "host.dll"}, ""},
-		"OfTheURLs":   {map[string]string{"ASPNETCORE_URLS": "http://+:80;https://[::]:443/"}, nil, "80 443"},
-		"OfTheLine":   {nil, []string{"dotnet", "host.dll", "--urls", "http://127.0.0.1:7071"}, "7071"},
-		"OfTheLine=":  {nil, []string{"dotnet", "host.dll", "--urls=http://127.0.0.1:7071"}, "7071"},
-		"OfThePorts":  {map[string]string{"ASPNETCORE_HTTP_PORTS": "8080;8081"}, nil, "8080 8081"},
-		"WithoutPort": {map[string]string{"ASPNETCORE_URLS": "http://localhost"}, []string{"--urls"}, ""},
+		"None": {nil, []string{"dotnet", "host.dll"}, ""},
+		"OfTheURLs": {map[string]string{"ASPNETCORE_URLS": "http://+:80;https://[::]:443/"},
+			nil, "80 443"},
+		"OfTheLine": {nil, []string{"dotnet", "host.dll", "--urls", "http://127.0.0.1:7071"},
+			"7071"},
+		"OfTheLine=": {nil, []string{"dotnet", "host.dll", "--urls=http://127.0.0.1:7071"},
+			"7071"},
+		"OfThePorts": {map[string]string{"ASPNETCORE_HTTP_PORTS": "8080;8081"}, nil, "8080 8081"},
+		"WithoutPort": {map[string]string{"ASPNETCORE_URLS": "http://localhost"},
+			[]string{"--urls"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newProc()
-			p.files = fstest.MapFS{fmt.Sprintf("%d/cmdline", host): {Data: []byte(strings.Join(c.args, "\x00") +
-				"\x00")}}
+			p.files = fstest.MapFS{fmt.Sprintf("%d/cmdline",
+				host): {Data: []byte(strings.Join(c.args, "\x00") + "\x00")}}
 			got := hostwatch.Ports(p, host, func(name string) string { return c.env[name] })
 			if want := strings.Fields(c.want); !slices.Equal(got, want) {
 				t.Errorf("ports %q, want %q", got, want)

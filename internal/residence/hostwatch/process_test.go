@@ -19,8 +19,8 @@ import (
 	"weir/internal/residence/hostwatch"
 )
 
-// roleVariable is the environment variable that gives a process of the test binary its role. A test starts the binary
-// as a host. The host starts the binary again as its handler.
+// roleVariable is the environment variable that gives a process of the test binary its role. A test
+// starts the binary as a host. The host starts the binary again as its handler.
 const roleVariable = "HOSTWATCH_ROLE"
 
 func TestMain(m *testing.M) {
@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// playHost starts a handler, and listens on one socket. Then it carries out the orders that it reads from stdin, one
-// per line.
+// playHost starts a handler, and listens on one socket. Then it carries out the orders that it
+// reads from stdin, one per line.
 func playHost() {
 	handler := exec.Command("/proc/self/exe")
 	handler.Env = append(os.Environ(), roleVariable+"=handler")
@@ -43,10 +43,12 @@ func playHost() {
 	if err := handler.Start(); err != nil {
 		panic(err)
 	}
+
 	first, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		panic(err)
 	}
+
 	lines := bufio.NewScanner(os.Stdin)
 	var second net.Listener
 	for lines.Scan() {
@@ -55,6 +57,7 @@ func playHost() {
 			if second, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 				panic(err)
 			}
+
 		case "close one":
 			first.Close()
 		case "close":
@@ -62,8 +65,10 @@ func playHost() {
 		case "end":
 			os.Exit(0)
 		}
+
 		fmt.Println("done:", lines.Text())
 	}
+
 	_ = handler.Process.Kill()
 	_ = handler.Wait()
 }
@@ -94,14 +99,17 @@ func startHost(t *testing.T) *testHost {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	cmd.Stdout = out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	out.Close()
 	_ = in.SetReadDeadline(time.Now().Add(time.Minute)) // so that a failing test does not hang
 	t.Cleanup(func() {
@@ -110,33 +118,40 @@ func startHost(t *testing.T) *testHost {
 		in.Close()
 		_ = cmd.Wait()
 	})
+
 	return &testHost{stdin: stdin, lines: bufio.NewScanner(in)}
 }
 
-// sendOrder sends an order to the host. It waits until the order is done, except if the order is "end".
+// sendOrder sends an order to the host. It waits until the order is done, except if the order is
+// "end".
 func (h *testHost) sendOrder(t *testing.T, order string) {
 	t.Helper()
 	if _, err := fmt.Fprintln(h.stdin, order); err != nil {
 		t.Fatal(err)
 	}
+
 	if order != "end" {
 		h.awaitLine(t, "done: "+order)
 	}
 }
 
-// awaitLine reads the output until the line "want". The "found:" lines of the handler can come between the other lines
-// at any time. So awaitLine skips these lines, and remembers the last one. If the remembered line is "want", awaitLine
-// returns at once.
+// awaitLine reads the output until the line "want". The "found:" lines of the handler can come
+// between the other lines at any time. So awaitLine skips these lines, and remembers the last one.
+// If the remembered line is "want", awaitLine returns at once.
 func (h *testHost) awaitLine(t *testing.T, want string) {
 	t.Helper()
-	for h.found != want && h.lines.Scan() && h.lines.Text() != want && strings.HasPrefix(h.lines.Text(), "found:") {
+	for h.found != want && h.lines.Scan() && h.lines.Text() != want &&
+		strings.HasPrefix(h.lines.Text(), "found:") {
 		h.found = h.lines.Text()
 	}
+
 	if h.found == want {
 		return
 	}
+
 	if h.lines.Text() != want {
-		t.Fatalf("the host or its handler said %q (%v), want %q", h.lines.Text(), h.lines.Err(), want)
+		t.Fatalf("the host or its handler said %q (%v), want %q", h.lines.Text(),
+			h.lines.Err(), want)
 	}
 }
 
@@ -153,13 +168,16 @@ func TestWatch_OfARealHost(t *testing.T) {
 		h.sendOrder(t, "end")
 		h.awaitLine(t, "saw the end: <nil>")
 	})
+
 	t.Run("IsGone", func(t *testing.T) {
 		t.Parallel()
 		h := startHost(t)
 		h.sendOrder(t, "listen")
 		h.awaitLine(t, "found: 2")
 		h.sendOrder(t, "end")
-		if h.lines.Scan(); h.lines.Text() != "saw: gone <nil>" && h.lines.Text() != "saw: stops <nil>" {
+
+		if h.lines.Scan(); h.lines.Text() != "saw: gone <nil>" &&
+			h.lines.Text() != "saw: stops <nil>" {
 			t.Errorf("the handler said %q, want saw: gone or saw: stops", h.lines.Text())
 		}
 	})
@@ -184,6 +202,7 @@ func BenchmarkWatch(b *testing.B) {
 			look()
 		}
 	})
+
 	b.Run("find", func(b *testing.B) {
 		for b.Loop() {
 			find()

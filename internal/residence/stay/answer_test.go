@@ -21,7 +21,8 @@ var noon = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
 type fakes struct {
 	looked map[int]drain.Report // Look's report, by lane; a lane without a report is idle
 	joined drain.Report         // Join's report
-	calls  []string             // the calls of Join, and of all methods of Tickets except AwaitsRequeued
+	// the calls of Join, and of all methods of Tickets except AwaitsRequeued
+	calls []string
 }
 
 func (f *fakes) Look(_ context.Context, lane int) drain.Report {
@@ -48,7 +49,9 @@ func (f *fakes) EnqueueNow(_ context.Context, lane int) error {
 	f.calls = append(f.calls, fmt.Sprintf("enqueue %d now", lane))
 	return nil
 }
-func (f *fakes) EnqueueRelief(ctx context.Context, lane int) error { return f.EnqueueNow(ctx, lane) }
+func (f *fakes) EnqueueRelief(ctx context.Context, lane int) error {
+	return f.EnqueueNow(ctx, lane)
+}
 
 func (f *fakes) MarkReceived(lane int) {
 	f.calls = append(f.calls, fmt.Sprint("received ", lane))
@@ -85,27 +88,38 @@ func TestAnswerer_Answer(t *testing.T) {
 		want   string
 		fails  bool
 	}{
-		"Idle":         {one, map[int]drain.Report{0: idle}, idle, "received 0", false},
-		"Drained":      {one, map[int]drain.Report{0: working}, idle, "received 0, join 0", false},
-		"StillDrained": {one, map[int]drain.Report{0: working}, working, "received 0, join 0, enqueue 0", false},
+		"Idle":    {one, map[int]drain.Report{0: idle}, idle, "received 0", false},
+		"Drained": {one, map[int]drain.Report{0: working}, idle, "received 0, join 0", false},
+		"StillDrained": {one, map[int]drain.Report{0: working}, working,
+			"received 0, join 0, enqueue 0", false},
 		"DrainedUntilDue": {one, map[int]drain.Report{0: working}, waiting(time.Minute),
 			"received 0, join 0, enqueue 0 at 1m0s", false},
-		"LostWhileDrained":   {one, map[int]drain.Report{0: working}, busy, "received 0, join 0, requeue 0 30s", false},
-		"FailedWhileDrained": {one, map[int]drain.Report{0: working}, away, "received 0, join 0", true},
-		"Busy":               {one, map[int]drain.Report{0: busy}, idle, "received 0, requeue 0 30s", false},
-		"IdleHeld":           {one, map[int]drain.Report{0: idleHeld}, idle, "received 0, requeue 0 30s", false},
-		"WaitingHeld":        {one, map[int]drain.Report{0: waitingHeld}, idle, "received 0, requeue 0 30s", false},
-		"WaitingSoon": {one, map[int]drain.Report{0: waiting(time.Minute)}, idle, "received 0, enqueue 0 at 1m0s",
-			false},
-		"WaitingLong":     {one, map[int]drain.Report{0: waiting(time.Hour)}, idle, "received 0", false},
-		"StorageAway":     {one, map[int]drain.Report{0: away}, idle, "received 0", true},
-		"AllIdle":         {all, nil, idle, "received -1", false},
-		"OneOfAllDrained": {all, map[int]drain.Report{1: working}, idle, "received -1, join 1", false},
-		"OneOfAllStill":   {all, map[int]drain.Report{1: working}, working, "received -1, join 1, enqueue 1", false},
-		"AllBusy":         {all, map[int]drain.Report{0: busy, 1: busy}, idle, "received -1, requeue -1 30s", false},
-		"AllIdleOneHeld":  {all, map[int]drain.Report{1: idleHeld}, idle, "received -1, requeue -1 30s", false},
-		"AllWaiting": {all, map[int]drain.Report{0: waiting(time.Minute), 1: waiting(time.Second)}, idle,
-			"received -1, enqueue -1 at 1s", false},
+		"LostWhileDrained": {one, map[int]drain.Report{0: working}, busy,
+			"received 0, join 0, requeue 0 30s", false},
+		"FailedWhileDrained": {one, map[int]drain.Report{0: working}, away,
+			"received 0, join 0", true},
+		"Busy": {one, map[int]drain.Report{0: busy}, idle,
+			"received 0, requeue 0 30s", false},
+		"IdleHeld": {one, map[int]drain.Report{0: idleHeld}, idle,
+			"received 0, requeue 0 30s", false},
+		"WaitingHeld": {one, map[int]drain.Report{0: waitingHeld}, idle,
+			"received 0, requeue 0 30s", false},
+		"WaitingSoon": {one, map[int]drain.Report{0: waiting(time.Minute)}, idle,
+			"received 0, enqueue 0 at 1m0s", false},
+		"WaitingLong": {one, map[int]drain.Report{0: waiting(time.Hour)}, idle,
+			"received 0", false},
+		"StorageAway": {one, map[int]drain.Report{0: away}, idle, "received 0", true},
+		"AllIdle":     {all, nil, idle, "received -1", false},
+		"OneOfAllDrained": {all, map[int]drain.Report{1: working}, idle,
+			"received -1, join 1", false},
+		"OneOfAllStill": {all, map[int]drain.Report{1: working}, working,
+			"received -1, join 1, enqueue 1", false},
+		"AllBusy": {all, map[int]drain.Report{0: busy, 1: busy}, idle,
+			"received -1, requeue -1 30s", false},
+		"AllIdleOneHeld": {all, map[int]drain.Report{1: idleHeld}, idle,
+			"received -1, requeue -1 30s", false},
+		"AllWaiting": {all, map[int]drain.Report{0: waiting(time.Minute), 1: waiting(time.Second)},
+			idle, "received -1, enqueue -1 at 1s", false},
 		"OneWaitingLongOneBusy": {all, map[int]drain.Report{0: waiting(time.Hour), 1: busy}, idle,
 			"received -1, requeue -1 30s", false},
 		"AllStorageAway": {all, map[int]drain.Report{1: away}, idle, "received -1", true},
@@ -122,9 +136,11 @@ func TestAnswerer_Answer(t *testing.T) {
 				Now:     func() time.Time { return noon },
 				Logger:  slog.New(slog.NewTextHandler(io.Discard, nil)),
 			}
+
 			err := fn.Answer(t.Context(), c.ticket)
 			if got := strings.Join(f.calls, ", "); got != c.want || (err != nil) != c.fails {
-				t.Errorf("got the calls %q, %v, want %q and an error: %t", got, err, c.want, c.fails)
+				t.Errorf("got the calls %q, %v, want %q and an error: %t", got, err,
+					c.want, c.fails)
 			}
 		})
 	}

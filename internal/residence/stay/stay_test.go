@@ -16,8 +16,8 @@ import (
 	"weir/internal/ticket"
 )
 
-// drains has a channel for each lane of one process. A drain or a claim goes on until the test sends a report for the
-// lane. A claim also ends after 15 s.
+// drains has a channel for each lane of one process. A drain or a claim goes on until the test
+// sends a report for the lane. A claim also ends after 15 s.
 type drains map[int]chan drain.Report
 
 func (d drains) Look(_ context.Context, lane int) drain.Report {
@@ -36,12 +36,14 @@ func (d drains) Join(ctx context.Context, lane int) drain.Report {
 	}
 }
 
-// elsewhere and putBack are lanes that another process holds. The queue always has a requeued ticket for putBack.
+// elsewhere and putBack are lanes that another process holds. The queue always has a requeued
+// ticket for putBack.
 const elsewhere, putBack = 3, 2
 
 func (d drains) Claim(ctx context.Context, lane int) drain.Report {
 	limited, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
+
 	select {
 	case r := <-d[lane]:
 		return r
@@ -50,8 +52,8 @@ func (d drains) Claim(ctx context.Context, lane int) drain.Report {
 	}
 }
 
-// heldDrains extends drains: Held returns lanes that the test sets, and Look reports a fence for the lanes that another
-// process holds.
+// heldDrains extends drains: Held returns lanes that the test sets, and Look reports a fence for
+// the lanes that another process holds.
 type heldDrains struct {
 	drains
 	mu          sync.Mutex
@@ -142,7 +144,8 @@ func (r *calls) Requeue(_ context.Context, lane int, about time.Duration) error 
 	return nil
 }
 
-// checkLanes compares the lanes of all calls of Enqueue and EnqueueAt with the wanted lanes, which must be sorted.
+// checkLanes compares the lanes of all calls of Enqueue and EnqueueAt with the wanted lanes, which
+// must be sorted.
 func (r *calls) checkLanes(t *testing.T, lanes ...int) {
 	t.Helper()
 	r.mu.Lock()
@@ -172,6 +175,7 @@ func newInstance(lanes int) *instance {
 	for lane := range lanes {
 		o.drains.drains[lane] = make(chan drain.Report)
 	}
+
 	o.f = &stay.Answerer{
 		Drainer: recordedDrains{o.drains, o.calls},
 		Permit:  o.calls,
@@ -181,10 +185,12 @@ func newInstance(lanes int) *instance {
 		Now:     time.Now,
 		Logger:  slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
+
 	return o
 }
 
-// answerTicket begins an invocation for a ticket. The returned channel gets the invocation's result.
+// answerTicket begins an invocation for a ticket. The returned channel gets the invocation's
+// result.
 func (o *instance) answerTicket(ctx context.Context, lane int) <-chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -197,11 +203,14 @@ func (o *instance) answerTicket(ctx context.Context, lane int) <-chan error {
 func checkAnswered(t *testing.T, what string, done <-chan error, want bool) {
 	t.Helper()
 	synctest.Wait()
+
 	select {
 	case err := <-done:
 		if !want || err != nil {
-			t.Errorf("%s: got an answer with the error %v; want an answer: %t, and no error", what, err, want)
+			t.Errorf("%s: got an answer with the error %v; want an answer: %t, and no error",
+				what, err, want)
 		}
+
 	default:
 		if want {
 			t.Errorf("%s: its invocation stays; want an answer", what)
@@ -215,10 +224,12 @@ func TestAnswerer_OneInvocationStays(t *testing.T) {
 		"UntilAllItsLanesAreDrained": func(t *testing.T, o *instance) {
 			first := o.answerTicket(t.Context(), 0)
 			checkAnswered(t, "the ticket of another lane", o.answerTicket(t.Context(), 1), true)
-			checkAnswered(t, "the ticket of all lanes", o.answerTicket(t.Context(), ticket.AllLanes), true)
+			checkAnswered(t, "the ticket of all lanes",
+				o.answerTicket(t.Context(), ticket.AllLanes), true)
 			o.endDrain(0)
 			checkAnswered(t, "the first ticket", first, false)
-			o.drains.drains[1] <- drain.Report{State: drain.Waiting, Until: time.Now().Add(time.Minute)}
+			o.drains.drains[1] <- drain.Report{State: drain.Waiting,
+				Until: time.Now().Add(time.Minute)}
 			synctest.Wait()
 			o.calls.checkLanes(t, 1)
 			o.endDrain(2)
@@ -230,6 +241,7 @@ func TestAnswerer_OneInvocationStays(t *testing.T) {
 			for range 3 {
 				checkAnswered(t, "another ticket", o.answerTicket(t.Context(), 1), true)
 			}
+
 			time.Sleep(time.Minute - 1)
 			checkAnswered(t, "the first ticket", first, false)
 			o.calls.checkLanes(t)
@@ -277,10 +289,12 @@ func TestAnswerer_InvocationsRelieveEachOther(t *testing.T) {
 			checkAnswered(t, "the first ticket", first, true)
 			time.Sleep(time.Minute - 1)
 			checkAnswered(t, "the second ticket", second, false)
-			o.calls.checkCalls(t, "0s attend", "10s relieve 0", "10s attend", "20s relieve 0", "35s relieve 0",
-				"50s relieve 0",
-				"55s yield", "55s stop taking", "55s enqueue 0", "55s enqueue 1", "1m8s yield", "1m8s hand over 0",
+			o.calls.checkCalls(t, "0s attend", "10s relieve 0", "10s attend", "20s relieve 0",
+				"35s relieve 0", "50s relieve 0",
+				"55s yield", "55s stop taking", "55s enqueue 0", "55s enqueue 1", "1m8s yield",
+				"1m8s hand over 0",
 				"1m8s hand over 1")
+
 			o.calls.checkLanes(t)
 		},
 		"NextHasALaneThatIsHeldElsewhere": func(t *testing.T, o *instance) {
@@ -295,8 +309,8 @@ func TestAnswerer_InvocationsRelieveEachOther(t *testing.T) {
 			checkAnswered(t, "the second ticket", second, false)
 			time.Sleep(6 * time.Second)
 			checkAnswered(t, "the second ticket", second, true)
-			o.calls.checkCalls(t, "0s attend", "10s relieve 0", "25s relieve 0", "40s relieve 0", "45s yield",
-				"45s stop taking", "45s enqueue 0", "50s attend",
+			o.calls.checkCalls(t, "0s attend", "10s relieve 0", "25s relieve 0", "40s relieve 0",
+				"45s yield", "45s stop taking", "45s enqueue 0", "50s attend",
 				fmt.Sprintf("1m5s requeue %d after 30s", elsewhere), "1m5s yield")
 		},
 		"ClaimedLaneKeepsItsInvocation": func(t *testing.T, o *instance) {
@@ -306,7 +320,8 @@ func TestAnswerer_InvocationsRelieveEachOther(t *testing.T) {
 			time.Sleep(8 * time.Second)
 			o.endDrain(elsewhere)
 			checkAnswered(t, "the claiming one", claiming, true)
-			o.calls.checkCalls(t, "0s attend", fmt.Sprintf("10s relieve %d", elsewhere), "11s yield")
+			o.calls.checkCalls(t, "0s attend", fmt.Sprintf("10s relieve %d", elsewhere),
+				"11s yield")
 		},
 		"LaneIsClaimedOnceFromEachHolder": func(t *testing.T, o *instance) {
 			o.drains.setHolderFence(7)
@@ -314,9 +329,11 @@ func TestAnswerer_InvocationsRelieveEachOther(t *testing.T) {
 			checkAnswered(t, "the first ticket", first, false)
 			time.Sleep(15 * time.Second)
 			checkAnswered(t, "the first ticket after its claim", first, true)
-			checkAnswered(t, "a ticket that meets the same holder", o.answerTicket(t.Context(), putBack), true)
+			checkAnswered(t, "a ticket that meets the same holder",
+				o.answerTicket(t.Context(), putBack), true)
 			o.drains.setHolderFence(8)
-			checkAnswered(t, "a ticket that meets the next holder", o.answerTicket(t.Context(), putBack), false)
+			checkAnswered(t, "a ticket that meets the next holder",
+				o.answerTicket(t.Context(), putBack), false)
 		},
 		"InvocationThatTheHostGivesUpHandsItsLanesOver": func(t *testing.T, o *instance) {
 			ctx, giveUp := context.WithCancel(t.Context())
@@ -335,7 +352,8 @@ func TestAnswerer_InvocationsRelieveEachOther(t *testing.T) {
 	}
 }
 
-// A process can hold a lane that no ticket named: it takes the lane after it has appended a message to the lane.
+// A process can hold a lane that no ticket named: it takes the lane after it has appended a message
+// to the lane.
 func TestAnswerer_StaysWithLanesThatNoTicketNamed(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]func(t *testing.T, o *instance){
@@ -366,10 +384,12 @@ func TestAnswerer_StaysWithLanesThatNoTicketNamed(t *testing.T) {
 			o.drains.setHeld(0, 1, 2)
 			time.Sleep(10 * time.Second)
 			checkAnswered(t, "the invocation", first, true)
-			o.calls.checkCalls(t, "0s attend", "10s relieve 0", "25s relieve 0", "40s relieve 0", "45s yield",
-				"45s stop taking",
-				"45s enqueue 0", "45s enqueue 1", "58s yield", "58s hand over 0", "58s hand over 1", "58s hand over 2",
+			o.calls.checkCalls(t, "0s attend", "10s relieve 0", "25s relieve 0", "40s relieve 0",
+				"45s yield", "45s stop taking",
+				"45s enqueue 0", "45s enqueue 1", "58s yield", "58s hand over 0", "58s hand over 1",
+				"58s hand over 2",
 				"1m0s yield")
+
 			o.calls.checkLanes(t, 0, 1, 2)
 		},
 	} {

@@ -19,14 +19,15 @@ import (
 	"weir/internal/ticket"
 )
 
-// These are settings of host.json. A host takes batchSize tickets at once, and takes the next ones when it has
-// newBatchThreshold tickets or fewer.
+// These are settings of host.json. A host takes batchSize tickets at once, and takes the next ones
+// when it has newBatchThreshold tickets or fewer.
 const (
 	batchSize         = 16
 	newBatchThreshold = 8
 )
 
-// town stands for the app: a queue, instances that enqueue and answer tickets, and the lanes that they drain.
+// town stands for the app: a queue, instances that enqueue and answer tickets, and the lanes that
+// they drain.
 type town struct {
 	queue     *countedQueue
 	instances int
@@ -65,17 +66,19 @@ func (q *countedQueue) Delete(ctx context.Context, m storage.QueueMessage) error
 	return q.Queue.Delete(ctx, m)
 }
 
-// countTickets returns the most frequent text of the tickets, the number of tickets with this text, and the number of
-// all tickets.
+// countTickets returns the most frequent text of the tickets, the number of tickets with this text,
+// and the number of all tickets.
 func (q *countedQueue) countTickets() (text string, most, all int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	for t, n := range q.count {
 		all += n
 		if n > most {
 			text, most = t, n
 		}
 	}
+
 	return text, most, all
 }
 
@@ -97,6 +100,7 @@ func (d drainer) Look(_ context.Context, number int) drain.Report {
 	case l.work.IsZero():
 		return drain.Report{State: drain.Idle}
 	}
+
 	d.late = max(d.late, now.Sub(l.work))
 	l.holder, l.work, l.freed = d.me, time.Time{}, make(chan struct{})
 	time.AfterFunc(l.until.Sub(now), func() {
@@ -105,23 +109,26 @@ func (d drainer) Look(_ context.Context, number int) drain.Report {
 		l.holder = -1
 		close(l.freed)
 	})
+
 	return drain.Report{State: drain.Working}
 }
 
-// Claim waits until the lane is free, or until 15 s have passed. No holder hands its lane over, because each
-// holder of this test has an invocation.
+// Claim waits until the lane is free, or until 15 s have passed. No holder hands its lane over,
+// because each holder of this test has an invocation.
 func (d drainer) Claim(ctx context.Context, number int) drain.Report {
 	d.mu.Lock()
 	freed := d.lanes[number].freed
 	d.mu.Unlock()
 	timer := time.NewTimer(15 * time.Second)
 	defer timer.Stop()
+
 	select {
 	case <-freed:
 		return d.Look(ctx, number)
 	case <-timer.C:
 	case <-ctx.Done():
 	}
+
 	return drain.Report{State: drain.Busy}
 }
 
@@ -131,7 +138,8 @@ func (drainer) Yield()       {}
 func (drainer) HandOver(int) {}
 func (drainer) StopTaking()  {}
 
-// Held returns no lane: each drain of this test begins with a ticket, so stay.Answerer knows all lanes without Held.
+// Held returns no lane: each drain of this test begins with a ticket, so stay.Answerer knows all
+// lanes without Held.
 func (drainer) Held() []int { return nil }
 
 func (d drainer) Join(ctx context.Context, number int) drain.Report {
@@ -142,6 +150,7 @@ func (d drainer) Join(ctx context.Context, number int) drain.Report {
 	if !mine {
 		return drain.Report{State: drain.Idle}
 	}
+
 	select {
 	case <-freed:
 		return drain.Report{State: drain.Idle}
@@ -150,10 +159,11 @@ func (d drainer) Join(ctx context.Context, number int) drain.Report {
 	}
 }
 
-// appendEachSecond appends a message to each lane each second, at one instance. If a lane has neither a holder nor
-// work, the message becomes the work of the lane. The result of busyFor is the time from this message to the end of the
-// drain.
-func (w *town) appendEachSecond(ctx context.Context, bell *ticket.Sender, busyFor func() time.Duration) {
+// appendEachSecond appends a message to each lane each second, at one instance. If a lane has
+// neither a holder nor work, the message becomes the work of the lane. The result of busyFor is the
+// time from this message to the end of the drain.
+func (w *town) appendEachSecond(ctx context.Context, bell *ticket.Sender,
+	busyFor func() time.Duration) {
 	for ctx.Err() == nil {
 		for number := range w.lanes {
 			w.mu.Lock()
@@ -163,12 +173,13 @@ func (w *town) appendEachSecond(ctx context.Context, bell *ticket.Sender, busyFo
 			w.mu.Unlock()
 			bell.EnqueueAsync(number)
 		}
+
 		sleepFor(ctx, time.Second)
 	}
 }
 
-// runHost takes tickets as the Functions host does; see batchSize. If the queue has no visible ticket, runHost waits
-// for the time "idle".
+// runHost takes tickets as the Functions host does; see batchSize. If the queue has no visible
+// ticket, runHost waits for the time "idle".
 func (w *town) runHost(ctx context.Context, f *stay.Answerer, idle time.Duration) {
 	var running atomic.Int64
 	for ctx.Err() == nil {
@@ -176,6 +187,7 @@ func (w *town) runHost(ctx context.Context, f *stay.Answerer, idle time.Duration
 			sleepFor(ctx, 100*time.Millisecond)
 			continue
 		}
+
 		got, _ := w.queue.Get(ctx, batchSize, 10*time.Minute)
 		for _, m := range got {
 			running.Add(1)
@@ -188,6 +200,7 @@ func (w *town) runHost(ctx context.Context, f *stay.Answerer, idle time.Duration
 				}
 			}()
 		}
+
 		if len(got) == 0 {
 			sleepFor(ctx, idle)
 		}
@@ -223,22 +236,25 @@ type settings struct {
 	bell             ticket.Config
 }
 
-// runTown runs a town for an hour, and returns it with the largest number of tickets. Each second it checks three
-// limits:
+// runTown runs a town for an hour, and returns it with the largest number of tickets. Each second
+// it checks three limits:
 //   - For each lane, the queue has at most two tickets per instance.
-//   - The queue has at most four tickets per instance with the text for all lanes (ticket.AllLanes).
-//   - Target-based scaling asks for at most one instance more than there are. It asks for one instance per batchSize
-//     tickets.
+//   - The queue has at most four tickets per instance with the text for all lanes
+//     (ticket.AllLanes).
+//   - Target-based scaling asks for at most one instance more than there are. It asks for one
+//     instance per batchSize tickets.
 func runTown(t *testing.T, s settings) (w *town, most int) {
 	ctx, cancel := context.WithCancel(t.Context())
 	w = &town{
-		queue:     &countedQueue{Queue: memory.New(time.Now).Queue("tickets"), count: map[string]int{}},
+		queue: &countedQueue{Queue: memory.New(time.Now).Queue("tickets"),
+			count: map[string]int{}},
 		instances: s.instances,
 		lanes:     make([]townLane, s.lanes),
 	}
 	for i := range w.lanes {
 		w.lanes[i].holder = -1
 	}
+
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
 	var all sync.WaitGroup
 	for n := range s.instances {
@@ -254,12 +270,15 @@ func runTown(t *testing.T, s settings) (w *town, most int) {
 			Now:     time.Now,
 			Logger:  quiet,
 		}
+
 		all.Go(func() {
 			sleepFor(ctx, time.Duration(n)*137*time.Millisecond)
 			w.appendEachSecond(ctx, bell, s.busyFor)
 		})
+
 		all.Go(func() { w.runHost(ctx, f, 2*time.Second+time.Duration(n)*37*time.Millisecond) })
 	}
+
 	for range 3600 {
 		time.Sleep(time.Second)
 		text, ofOne, tickets := w.queue.countTickets()
@@ -268,49 +287,65 @@ func runTown(t *testing.T, s settings) (w *town, most int) {
 		if text == ticket.Encode(1, ticket.AllLanes) {
 			limit *= 2 // an instance can have enqueued, requeued and received tickets for all lanes
 		}
+
 		if ofOne > limit {
 			t.Fatalf("got %d tickets %q in the queue, want %d at most", ofOne, text, limit)
 		}
+
 		if wanted := (tickets + batchSize - 1) / batchSize; wanted > s.instances+1 {
 			t.Fatalf("target-based scaling asks for %[2]d instances for %[1]d tickets, and there are %[3]d; "+
 				"want one more at most",
 				tickets, wanted, s.instances)
 		}
 	}
+
 	cancel()
 	all.Wait()
 	time.Sleep(25 * time.Hour) // until all drains have ended
+
 	return w, most
 }
 
-// With 64 lanes, there are more busy lanes than tickets that a host can answer at a time. In this test a process looks
-// at a lane only because of a ticket: there is no sweep, for example. A lane is busy for the whole hour
-// (ForGood), or repeatedly for up to 90 s (InTurns).
+// With 64 lanes, there are more busy lanes than tickets that a host can answer at a time. In this
+// test a process looks at a lane only because of a ticket: there is no sweep, for example. A lane
+// is busy for the whole hour (ForGood), or repeatedly for up to 90 s (InTurns).
 func TestAnswerer_TicketsAreBounded(t *testing.T) {
 	t.Parallel()
 	forGood := func() func() time.Duration { return func() time.Duration { return 24 * time.Hour } }
 	inTurns := func() func() time.Duration {
 		d := newDice(0)
-		return func() time.Duration { return time.Duration(d.drawShare() * float64(90*time.Second)) }
+		return func() time.Duration {
+			return time.Duration(d.drawShare() * float64(90*time.Second))
+		}
 	}
+
 	for _, lanes := range []int{1, 24, 64} {
 		for _, instances := range []int{1, 4} {
-			for name, busyFor := range map[string]func() func() time.Duration{"ForGood": forGood, "InTurns": inTurns} {
-				t.Run(fmt.Sprintf("%d lanes, %d instances, busy %s", lanes, instances, name), func(t *testing.T) {
-					t.Parallel()
-					synctest.Test(t, func(t *testing.T) {
-						w, most := runTown(t, settings{lanes: lanes, instances: instances, busyFor: busyFor()})
-						// The limit is about the sum of three times. For a minute, an instance relies on its own last
-						// ticket, even if another instance has taken that ticket. The next ticket is visible within 10
-						// s. A host polls about every 2 s.
-						w.mu.Lock()
-						defer w.mu.Unlock()
-						if limit := 75 * time.Second; w.late > limit {
-							t.Errorf("a lane with work was looked at after %s, want %s at most", w.late, limit)
-						}
-						t.Logf("%d tickets at most, lanes with work were looked at after %s at most", most, w.late)
+			for name, busyFor := range map[string]func() func() time.Duration{"ForGood": forGood,
+				"InTurns": inTurns} {
+				t.Run(fmt.Sprintf("%d lanes, %d instances, busy %s", lanes, instances, name),
+					func(t *testing.T) {
+						t.Parallel()
+						synctest.Test(t, func(t *testing.T) {
+							w, most := runTown(t,
+								settings{lanes: lanes, instances: instances, busyFor: busyFor()})
+
+							// The limit is about the sum of three times. For a minute, an instance
+							// relies on its own last ticket, even if another instance has taken that
+							// ticket. The next ticket is visible within 10 s. A host polls about every
+							// 2 s.
+							w.mu.Lock()
+							defer w.mu.Unlock()
+
+							if limit := 75 * time.Second; w.late > limit {
+								t.Errorf("a lane with work was looked at after %s, want %s at most",
+									w.late, limit)
+							}
+
+							t.Logf(
+								"%d tickets at most, lanes with work were looked at after %s at most", most, w.late)
+						})
 					})
-				})
 			}
 		}
 	}

@@ -18,12 +18,14 @@ func TestOpen_Prefix(t *testing.T) {
 	t.Parallel()
 	good := []string{"abc", "weir01", strings.Repeat("a", 40)}
 	bad := []string{"", "ab", "1abc", "Abc", "a-b", "a_b", strings.Repeat("a", 41), "abc\n"}
+
 	for _, p := range good {
 		if _, err := azure.Open(azure.Config{ConnectionString: connectTo("http://127.0.0.1:1"),
 			Prefix: p}); err != nil {
 			t.Errorf("Open with the prefix %q = %v, want no error", p, err)
 		}
 	}
+
 	for _, p := range bad {
 		if _, err := azure.Open(azure.Config{ConnectionString: connectTo("http://127.0.0.1:1"),
 			Prefix: p}); err == nil {
@@ -44,6 +46,7 @@ func TestOpen_Connection(t *testing.T) {
 		if (err == nil) != ok {
 			t.Errorf("%q: err = %v, want it accepted: %v", s, err, ok)
 		}
+
 		if err != nil && strings.Contains(err.Error(), "secret") {
 			t.Errorf("Open = %v, want an error without the connection string", err)
 		}
@@ -69,7 +72,8 @@ func TestOpen_ByIdentity(t *testing.T) {
 		"Nothing": {azure.Identity{}, "neither a connection string nor an identity is set"},
 	} {
 		_, err := azure.Open(azure.Config{Identity: c.i, Prefix: "abc"})
-		if c.wrong == "" && err != nil || c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)) {
+		if c.wrong == "" && err != nil ||
+			c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)) {
 			t.Errorf("%s: got %v, want %q", name, err, c.wrong)
 		}
 	}
@@ -87,23 +91,27 @@ func TestAccount_Ensure(t *testing.T) {
 			}
 		})
 	}
+
 	starts.Wait()
 	a := openAccount(t, c)
 	if _, err := a.Table().Range(t.Context(), storage.Query{Partition: "p"}); err != nil {
 		t.Error(err)
 	}
+
 	for _, q := range []storage.QueueLength{a.Tickets(), a.Poison()} {
 		if n, err := q.Length(t.Context()); err != nil || n != 0 {
 			t.Errorf("length = %d, %v, want 0 and no error", n, err)
 		}
 	}
+
 	if err := a.Bodies().Put(t.Context(), "b", nil); err != nil {
 		t.Error(err)
 	}
 }
 
-// If the table does not exist, each call returns ErrGone, because the table's rows are lost. If a queue or a container
-// does not exist, a read returns ErrGone, but a write creates the queue or container.
+// If the table does not exist, each call returns ErrGone, because the table's rows are lost. If a
+// queue or a container does not exist, a read returns ErrGone, but a write creates the queue or
+// container.
 func TestAccount_Gone(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -113,15 +121,17 @@ func TestAccount_Gone(t *testing.T) {
 	_, transact := a.Table().Transact(ctx, "p", []storage.Op{{Kind: storage.Insert, Key: "k"}})
 	_, body := a.Bodies().Get(ctx, "b")
 	_, length := a.Tickets().Length(ctx)
-	for name, err := range map[string]error{"get": get, "query": query, "transact": transact, "body": body,
-		"length": length} {
+	for name, err := range map[string]error{"get": get, "query": query, "transact": transact,
+		"body": body, "length": length} {
 		if !storage.Is(err, storage.Unavailable) || !errors.Is(err, storage.ErrGone) {
 			t.Errorf("%s: err = %v, want unavailable, with ErrGone", name, err)
 		}
 	}
+
 	if err := a.Leases().Renew(ctx, "l", leaseID); !storage.Is(err, storage.Conflict) {
 		t.Errorf("renew: err = %v, want conflict: no id has the lease of a missing blob", err)
 	}
+
 	for name, err := range map[string]error{
 		"put":   a.Tickets().Put(ctx, "lane 1", 0),
 		"body":  a.Bodies().Put(ctx, "b", []byte("x")),
@@ -131,12 +141,15 @@ func TestAccount_Gone(t *testing.T) {
 			t.Errorf("%s: err = %v, want the missing queue or container created", name, err)
 		}
 	}
+
 	if n, err := a.Tickets().Length(ctx); n != 1 || err != nil {
 		t.Errorf("%d tickets, %v, want 1", n, err)
 	}
+
 	if data, err := a.Bodies().Get(ctx, "b"); string(data) != "x" || err != nil {
 		t.Errorf("body %q, %v, want %q", data, err, "x")
 	}
+
 	if err := a.Leases().Renew(ctx, "l", leaseID); err != nil {
 		t.Errorf("Renew = %v, want no error", err)
 	}
@@ -153,6 +166,7 @@ func TestAccount_Skew(t *testing.T) {
 			return &http.Response{StatusCode: 200, Header: h, Body: http.NoBody}, nil
 		}),
 	})
+
 	skew, err := a.Skew(t.Context())
 	if want := 90*time.Second + time.Second/2; err != nil || skew != want {
 		t.Errorf("skew = %v, %v, want %v", skew, err, want)
@@ -201,8 +215,10 @@ func TestCounter_Names(t *testing.T) {
 
 	want := map[string]int64{
 		"table create": 1, "table transact": 1, "table get": 1, "table query": 1,
-		"queue create": 3, "queue put": 1, "queue get": 1, "queue update": 1, "queue delete": 1, "queue length": 1,
-		"blob create": 2, "blob put": 2, "blob mark": 1, "blob list": 1, "blob get": 1, "blob delete": 1,
+		"queue create": 3, "queue put": 1, "queue get": 1, "queue update": 1, "queue delete": 1,
+		"queue length": 1,
+		"blob create":  2, "blob put": 2, "blob mark": 1, "blob list": 1, "blob get": 1,
+		"blob delete":        1,
 		"blob properties":    1,
 		"blob lease-acquire": 2, "blob lease-renew": 1, "blob lease-release": 1,
 	}
@@ -240,22 +256,26 @@ func TestCounter_Failures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			counter := new(azure.Counter)
-			a := openAccount(t, azure.Config{ConnectionString: connectTo("http://storage.test"), Counter: counter,
-				Transport: transport(func(r *http.Request) (*http.Response, error) {
-					if c.err != nil {
-						return nil, c.err
-					}
-					return &http.Response{StatusCode: c.status, Header: http.Header{}, Body: http.NoBody, Request: r},
-						nil
-				})})
+			a := openAccount(t,
+				azure.Config{ConnectionString: connectTo("http://storage.test"), Counter: counter,
+					Transport: transport(func(r *http.Request) (*http.Response, error) {
+						if c.err != nil {
+							return nil, c.err
+						}
+						return &http.Response{StatusCode: c.status, Header: http.Header{},
+								Body: http.NoBody, Request: r},
+							nil
+					})})
 			if _, err := a.Table().Transact(t.Context(), "p",
 				[]storage.Op{{Kind: storage.Insert, Key: "k"}}); err == nil {
 				t.Fatal("Transact = no error, want one")
 			}
+
 			want := map[string]int64{}
 			if c.want != "" {
 				want[c.want] = 1
 			}
+
 			if got := counter.Failures(); !maps.Equal(got, want) {
 				t.Errorf("%v, want %v", got, want)
 			}

@@ -8,18 +8,20 @@ import (
 	"weir/internal/storage"
 )
 
-// If a proxy answers in place of storage, or an answer is incomplete, a later read can succeed, so the error is
-// Unavailable. If Weir cannot read a row, a later read would fail, too, so the error is Other.
+// If a proxy answers in place of storage, or an answer is incomplete, a later read can succeed, so
+// the error is Unavailable. If Weir cannot read a row, a later read would fail, too, so the error
+// is Other.
 func TestRead_AnswerWithoutRows(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		answer string
 		want   storage.Kind
 	}{
-		"Page":         {"<html>Sign in</html>", storage.Unavailable},
-		"Cut":          {`{"value":[{"PartitionKey":"p"`, storage.Unavailable},
-		"WithoutETag":  {`{"value":[{"PartitionKey":"p","RowKey":"k"}]}`, storage.Other},
-		"BrokenNumber": {`{"value":[{"odata.etag":"W/1","n@odata.type":"Edm.Int64","n":"many"}]}`, storage.Other},
+		"Page":        {"<html>Sign in</html>", storage.Unavailable},
+		"Cut":         {`{"value":[{"PartitionKey":"p"`, storage.Unavailable},
+		"WithoutETag": {`{"value":[{"PartitionKey":"p","RowKey":"k"}]}`, storage.Other},
+		"BrokenNumber": {`{"value":[{"odata.etag":"W/1","n@odata.type":"Edm.Int64","n":"many"}]}`,
+			storage.Other},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -27,9 +29,11 @@ func TestRead_AnswerWithoutRows(t *testing.T) {
 				w.Header().Set("Content-Type", "application/json")
 				_, _ = io.WriteString(w, test.answer)
 			})
+
 			page, err := a.Table().Range(t.Context(), storage.Query{Partition: "p"})
 			if storage.KindOf(err) != test.want || err == nil || page.Rows != nil {
-				t.Errorf("range: got %v and the error %v, want no rows and an error of the kind %v", page.Rows, err, test.want)
+				t.Errorf("range: got %v and the error %v, want no rows and an error of the kind %v",
+					page.Rows, err, test.want)
 			}
 		})
 	}
@@ -50,8 +54,10 @@ func TestGet_AnswerWithoutRow(t *testing.T) {
 				w.Header().Set("Content-Type", "application/json")
 				_, _ = io.WriteString(w, test.answer)
 			})
-			if row, err := a.Table().Get(t.Context(), "p", "k"); storage.KindOf(err) != test.want || err == nil {
-				t.Errorf("get: got %v and the error %v, want an error of the kind %v", row, err, test.want)
+			if row, err := a.Table().Get(t.Context(), "p", "k"); storage.KindOf(err) != test.want ||
+				err == nil {
+				t.Errorf("get: got %v and the error %v, want an error of the kind %v", row,
+					err, test.want)
 			}
 		})
 	}

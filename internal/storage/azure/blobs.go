@@ -12,8 +12,8 @@ import (
 	"weir/internal/storage/timelimit"
 )
 
-// markName is the metadata key of a blob's mark. The mark means that a table row refers to the blob. Storage can change
-// the case of the key's letters.
+// markName is the metadata key of a blob's mark. The mark means that a table row refers to the
+// blob. Storage can change the case of the key's letters.
 const markName = "filed"
 
 const maxBlobs = 1000 // maximum number of blobs in one page of List
@@ -28,8 +28,8 @@ var (
 	_ storage.BlobMarks = (*Blobs)(nil)
 )
 
-// Put implements storage.Blobs. If the container does not exist, Put creates the container. A write replaces a blob's
-// metadata, so Put removes the blob's mark.
+// Put implements storage.Blobs. If the container does not exist, Put creates the container. A write
+// replaces a blob's metadata, so Put removes the blob's mark.
 func (b *Blobs) Put(ctx context.Context, name string, data []byte) error {
 	return createAndRetry(ctx, createContainer(b.container),
 		func(ctx context.Context) error { return b.uploadBlob(ctx, name, data) })
@@ -37,7 +37,8 @@ func (b *Blobs) Put(ctx context.Context, name string, data []byte) error {
 
 func (b *Blobs) uploadBlob(ctx context.Context, name string, data []byte) error {
 	return doIdempotent(ctx, "blob put", func(ctx context.Context) error {
-		_, err := b.container.NewBlockBlobClient(name).Upload(ctx, uploadBody{bytes.NewReader(data), ctx}, nil)
+		_, err := b.container.NewBlockBlobClient(name).Upload(ctx,
+			uploadBody{bytes.NewReader(data), ctx}, nil)
 		return err
 	})
 }
@@ -49,19 +50,22 @@ func (b *Blobs) Get(ctx context.Context, name string) (data []byte, err error) {
 		if err != nil {
 			return err
 		}
+
 		body := r.NewRetryReader(ctx, nil)
 		defer body.Close()
 		data, err = io.ReadAll(downloadBody{body, ctx})
+
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	return data, nil
 }
 
-// uploadBody is the body of an upload. It reports to package timelimit each part that the transport reads. Otherwise a
-// slow upload would be cut off as a call that hangs.
+// uploadBody is the body of an upload. It reports to package timelimit each part that the transport
+// reads. Otherwise a slow upload would be cut off as a call that hangs.
 type uploadBody struct {
 	io.ReadSeeker
 	ctx context.Context
@@ -91,8 +95,8 @@ func (d downloadBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Delete implements storage.Blobs. Delete does not repeat the request: if the first answer was lost, a repeat would
-// return NotFound.
+// Delete implements storage.Blobs. Delete does not repeat the request: if the first answer was
+// lost, a repeat would return NotFound.
 func (b *Blobs) Delete(ctx context.Context, name string) error {
 	return doOnce(ctx, "blob delete", func(ctx context.Context) error {
 		_, err := b.container.NewBlobClient(name).Delete(ctx, nil)
@@ -103,33 +107,42 @@ func (b *Blobs) Delete(ctx context.Context, name string) error {
 // Mark implements storage.BlobMarks.
 func (b *Blobs) Mark(ctx context.Context, name string) error {
 	return doIdempotent(ctx, "blob mark", func(ctx context.Context) error {
-		_, err := b.container.NewBlobClient(name).SetMetadata(ctx, map[string]*string{markName: new("1")}, nil)
+		_, err := b.container.NewBlobClient(name).SetMetadata(ctx,
+			map[string]*string{markName: new("1")}, nil)
 		return err
 	})
 }
 
 // List implements storage.BlobMarks. Each page costs one request.
-func (b *Blobs) List(ctx context.Context, prefix, marker string) (page storage.BlobPage, err error) {
+func (b *Blobs) List(ctx context.Context, prefix, marker string) (page storage.BlobPage,
+	err error) {
 	o := &container.ListBlobsFlatOptions{
-		Include: container.ListBlobsInclude{Metadata: true}, MaxResults: new(int32(maxBlobs)), Prefix: &prefix,
+		Include: container.ListBlobsInclude{Metadata: true}, MaxResults: new(int32(maxBlobs)),
+		Prefix: &prefix,
 	}
+
 	if marker != "" {
 		o.Marker = &marker
 	}
+
 	err = doRead(ctx, "blob list", func(ctx context.Context) error {
 		r, err := b.container.NewListBlobsFlatPager(o).NextPage(ctx)
 		if err != nil {
 			return err
 		}
+
 		page = storage.BlobPage{Next: deref(r.NextMarker)}
 		if r.Segment == nil {
 			return nil
 		}
+
 		for _, item := range r.Segment.BlobItems {
 			page.Infos = append(page.Infos, describeBlob(deref(item.Name), item))
 		}
+
 		return nil
 	})
+
 	return page, err
 }
 
@@ -138,8 +151,10 @@ func describeBlob(name string, item *container.BlobItem) storage.BlobInfo {
 	if item.Properties != nil {
 		info.ModifiedAt = deref(item.Properties.LastModified).UTC()
 	}
+
 	for k, v := range item.Metadata {
 		info.Marked = info.Marked || (strings.EqualFold(k, markName) && deref(v) != "")
 	}
+
 	return info
 }

@@ -8,17 +8,19 @@ import (
 	"testing"
 )
 
-// An App Service instance has 128 ports for connections to one address. Concurrent requests must not use all of these
-// ports.
+// An App Service instance has 128 ports for connections to one address. Concurrent requests must
+// not use all of these ports.
 func TestNewTransport_BoundsConnections(t *testing.T) {
 	t.Parallel()
 	const requests = 200
 	var mu sync.Mutex
 	opened, arrived, release := 0, make(chan struct{}, requests), make(chan struct{})
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		arrived <- struct{}{}
-		<-release
-	}))
+	server := httptest.NewUnstartedServer(
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			arrived <- struct{}{}
+			<-release
+		}))
+
 	server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
 		if s == http.StateNew {
 			mu.Lock()
@@ -26,6 +28,7 @@ func TestNewTransport_BoundsConnections(t *testing.T) {
 			mu.Unlock()
 		}
 	}
+
 	server.Start()
 	defer server.Close()
 	transport := newTransport()
@@ -38,17 +41,21 @@ func TestNewTransport_BoundsConnections(t *testing.T) {
 				t.Error(err)
 				return
 			}
+
 			resp, err := transport.RoundTrip(req)
 			if err != nil {
 				t.Error(err)
 				return
 			}
+
 			resp.Body.Close()
 		})
 	}
+
 	for range 64 {
 		<-arrived
 	}
+
 	close(release)
 	all.Wait()
 	mu.Lock()

@@ -19,10 +19,12 @@ import (
 	"weir/internal/storage/timelimit"
 )
 
-// fileBlockSize is the size of the blocks in which Write uploads a file; the last block can be smaller.
+// fileBlockSize is the size of the blocks in which Write uploads a file; the last block can be
+// smaller.
 const fileBlockSize = 4 << 20
 
-// folderName is the metadata key of blobs that represent folders, in an account with a hierarchical namespace.
+// folderName is the metadata key of blobs that represent folders, in an account with a hierarchical
+// namespace.
 const folderName = "hdi_isfolder"
 
 // Files implements storage.Files on a container of the account.
@@ -33,29 +35,37 @@ type Files struct {
 var _ storage.Files = (*Files)(nil)
 
 // List implements storage.Files. Each page costs one request.
-func (f *Files) List(ctx context.Context, prefix, marker string) (page storage.FilePage, err error) {
+func (f *Files) List(ctx context.Context, prefix, marker string) (page storage.FilePage,
+	err error) {
 	o := &container.ListBlobsFlatOptions{
-		Include: container.ListBlobsInclude{Metadata: true}, MaxResults: new(int32(maxBlobs)), Prefix: &prefix,
+		Include: container.ListBlobsInclude{Metadata: true}, MaxResults: new(int32(maxBlobs)),
+		Prefix: &prefix,
 	}
+
 	if marker != "" {
 		o.Marker = &marker
 	}
+
 	err = doRead(ctx, "file list", func(ctx context.Context) error {
 		r, err := f.container.NewListBlobsFlatPager(o).NextPage(ctx)
 		if err != nil {
 			return err
 		}
+
 		page = storage.FilePage{Next: deref(r.NextMarker)}
 		if r.Segment == nil {
 			return nil
 		}
+
 		for _, item := range r.Segment.BlobItems {
 			if !isFolder(item) {
 				page.Files = append(page.Files, describeFile(item))
 			}
 		}
+
 		return nil
 	})
+
 	return page, err
 }
 
@@ -73,6 +83,7 @@ func describeFile(item *container.BlobItem) storage.File {
 	for name, value := range item.Metadata {
 		found.Metadata[name] = deref(value)
 	}
+
 	if p := item.Properties; p != nil {
 		found.ETag = quoteETag(deref(p.ETag))
 		found.Size, found.ContentType = deref(p.ContentLength), deref(p.ContentType)
@@ -80,6 +91,7 @@ func describeFile(item *container.BlobItem) storage.File {
 		found.ModifiedAt = deref(p.LastModified).UTC()
 		found.IsGrowing = p.BlobType != nil && *p.BlobType != container.BlobTypeBlockBlob
 	}
+
 	return found
 }
 
@@ -91,7 +103,8 @@ func quoteETag(tag azcore.ETag) storage.ETag {
 	return storage.ETag(`"` + tag + `"`)
 }
 
-// onlyVersion returns the condition that a blob has this version. For an empty version it returns nil: no condition.
+// onlyVersion returns the condition that a blob has this version. For an empty version it returns
+// nil: no condition.
 func onlyVersion(version storage.ETag) *blob.AccessConditions {
 	if version == "" {
 		return nil
@@ -101,8 +114,8 @@ func onlyVersion(version storage.ETag) *blob.AccessConditions {
 }
 
 // Read implements storage.Files.
-func (f *Files) Read(ctx context.Context, name string, version storage.ETag, offset, length int64) (data []byte,
-	err error) {
+func (f *Files) Read(ctx context.Context, name string, version storage.ETag, offset,
+	length int64) (data []byte, err error) {
 	o := &blob.DownloadStreamOptions{Range: blob.HTTPRange{Offset: offset, Count: length},
 		AccessConditions: onlyVersion(version)}
 	err = doObjectRead(ctx, "file read", func(ctx context.Context) error {
@@ -110,6 +123,7 @@ func (f *Files) Read(ctx context.Context, name string, version storage.ETag, off
 		if err != nil {
 			return err
 		}
+
 		body := r.NewRetryReader(ctx, nil)
 		defer body.Close()
 		data, err = io.ReadAll(downloadBody{body, ctx})
@@ -117,21 +131,25 @@ func (f *Files) Read(ctx context.Context, name string, version storage.ETag, off
 			return &storage.Error{Op: "file read", Kind: storage.Unreadable, Index: -1,
 				Err: fmt.Errorf("%d bytes in place of %d", len(data), length)}
 		}
+
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	return data, nil
 }
 
 // Write implements storage.Files. It sends a file smaller than fileBlockSize in one request.
-func (f *Files) Write(ctx context.Context, name, contentType string, metadata map[string]string, body io.Reader) error {
+func (f *Files) Write(ctx context.Context, name, contentType string, metadata map[string]string,
+	body io.Reader) error {
 	headers := &blob.HTTPHeaders{BlobContentType: &contentType}
 	tags := map[string]*string{}
 	for key, value := range metadata {
 		tags[key] = &value
 	}
+
 	client, block := f.container.NewBlockBlobClient(name), make([]byte, fileBlockSize)
 	var ids []string
 	for {
@@ -140,6 +158,7 @@ func (f *Files) Write(ctx context.Context, name, contentType string, metadata ma
 		if err != nil && !isLast {
 			return err
 		}
+
 		content := block[:length]
 		if isLast && len(ids) == 0 {
 			return doIdempotent(ctx, "file write", func(ctx context.Context) error {
@@ -148,13 +167,16 @@ func (f *Files) Write(ctx context.Context, name, contentType string, metadata ma
 				return err
 			})
 		}
+
 		if length > 0 {
-			id := base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, uint32(len(ids))))
+			id := base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil,
+				uint32(len(ids))))
 			ids = append(ids, id)
 			if err := stageBlock(ctx, client, id, content); err != nil {
 				return err
 			}
 		}
+
 		if isLast {
 			return doIdempotent(ctx, "file write", func(ctx context.Context) error {
 				timelimit.Moved(ctx)
@@ -173,7 +195,8 @@ func stageBlock(ctx context.Context, client *blockblob.Client, id string, conten
 	})
 }
 
-// Delete implements storage.Files. It does not repeat its request: after a success, the repeat would return NotFound.
+// Delete implements storage.Files. It does not repeat its request: after a success, the repeat
+// would return NotFound.
 func (f *Files) Delete(ctx context.Context, name string, version storage.ETag) error {
 	return doOnce(ctx, "file delete", func(ctx context.Context) error {
 		_, err := f.container.NewBlobClient(name).Delete(ctx,

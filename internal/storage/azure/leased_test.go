@@ -12,8 +12,8 @@ import (
 	"weir/internal/testkit/azurite"
 )
 
-// Storage answers 412 if another client has a lease on a file, as it does if the file has another version. Precondition
-// would mean that the file has a newer version.
+// Storage answers 412 if another client has a lease on a file, as it does if the file has another
+// version. Precondition would mean that the file has a newer version.
 func TestFiles_DeleteOfALeasedFileIsAConflict(t *testing.T) {
 	t.Parallel()
 	prefix := newPrefix()
@@ -28,11 +28,13 @@ func TestFiles_DeleteOfALeasedFileIsAConflict(t *testing.T) {
 	must(t, err)
 	_, err = writer.AcquireLease(t.Context(), -1, nil) // without end
 	must(t, err)
+
 	for _, version := range []storage.ETag{page.Files[0].ETag, ""} {
 		if err := files.Delete(t.Context(), "a.xml", version); !storage.Is(err, storage.Conflict) {
 			t.Errorf("version %q: got %v, want a conflict", version, err)
 		}
 	}
+
 	_, err = writer.ReleaseLease(t.Context(), nil)
 	must(t, err)
 	must(t, files.Delete(t.Context(), "a.xml", page.Files[0].ETag))

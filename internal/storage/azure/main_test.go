@@ -15,7 +15,8 @@ import (
 
 func TestMain(m *testing.M) { azurite.Main(m) }
 
-// newPrefix returns a random prefix for table, queues and containers, so that no two tests share them.
+// newPrefix returns a random prefix for table, queues and containers, so that no two tests share
+// them.
 func newPrefix() string {
 	var b [8]byte
 	_, _ = rand.Read(b[:])
@@ -27,11 +28,14 @@ func openAccount(t *testing.T, c azure.Config) *azure.Account {
 	if c.Prefix == "" {
 		c.Prefix = newPrefix()
 	}
+
 	a, err := azure.Open(c)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(a.Close)
+
 	return a
 }
 
@@ -66,5 +70,6 @@ func answerError(w http.ResponseWriter, status int, code string) {
 	w.Header().Set("X-Ms-Error-Code", code)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = fmt.Fprintf(w, `{"odata.error":{"code":%q,"message":{"lang":"en-US","value":"no"}}}`, code)
+	_, _ = fmt.Fprintf(w, `{"odata.error":{"code":%q,"message":{"lang":"en-US","value":"no"}}}`,
+		code)
 }

@@ -14,8 +14,8 @@ import (
 	"weir/internal/storage"
 )
 
-// requestPolicy counts each request, repeats included. It also records in the call's sendState that the transport gets
-// a request.
+// requestPolicy counts each request, repeats included. It also records in the call's sendState that
+// the transport gets a request.
 type requestPolicy struct {
 	service string
 	counter *Counter
@@ -47,8 +47,8 @@ func withSendState(ctx context.Context) (context.Context, *sendState) {
 	return context.WithValue(ctx, sendStateKey{}, s), s
 }
 
-// isNothingSent reports whether the failed call certainly sent nothing. If the transport does not report its
-// connections, as in some tests, only a dial error proves that nothing was sent.
+// isNothingSent reports whether the failed call certainly sent nothing. If the transport does not
+// report its connections, as in some tests, only a dial error proves that nothing was sent.
 func (s *sendState) isNothingSent(err error) bool {
 	switch {
 	case !s.isTried.Load():
@@ -56,12 +56,13 @@ func (s *sendState) isNothingSent(err error) bool {
 	case s.isSeekingConn.Load():
 		return !s.hasConn.Load()
 	}
+
 	var o *net.OpError
 	return errors.As(err, &o) && o.Op == "dial"
 }
 
-// doRead makes a read, and enables retries. It also makes other calls whose repeat does no harm, such as the creation
-// of a queue.
+// doRead makes a read, and enables retries. It also makes other calls whose repeat does no harm,
+// such as the creation of a queue.
 func doRead(ctx context.Context, op string, call func(context.Context) error) error {
 	ctx, _ = withSendState(withRetries(ctx))
 	return toStorageError(op, readCall, call(ctx))
@@ -73,8 +74,9 @@ func doObjectRead(ctx context.Context, op string, call func(context.Context) err
 	return toObjectError(op, call(ctx))
 }
 
-// encodingPolicy asks storage for the stored bytes of a blob. Without this header, net/http would decompress a blob
-// that was uploaded with Content-Encoding gzip. Its bytes would then not have the length in the listing.
+// encodingPolicy asks storage for the stored bytes of a blob. Without this header, net/http would
+// decompress a blob that was uploaded with Content-Encoding gzip. Its bytes would then not have the
+// length in the listing.
 type encodingPolicy struct{}
 
 // Do implements policy.Policy.
@@ -97,11 +99,13 @@ func doWrite(ctx context.Context, op string, call func(context.Context) error) e
 	if err := ctx.Err(); err != nil {
 		return &storage.Error{Op: op, Kind: storage.Unavailable, Index: -1, Err: err}
 	}
+
 	ctx, s := withSendState(ctx)
 	err := call(ctx)
 	if err != nil && s.isNothingSent(err) {
 		return toStorageError(op, unsentWrite, err)
 	}
+
 	return toStorageError(op, sentWrite, err)
 }
 

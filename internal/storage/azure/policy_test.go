@@ -25,12 +25,21 @@ var writes = map[string]func(ctx context.Context, a *azure.Account) error{
 		_, err := a.Table().Transact(ctx, "p", []storage.Op{{Kind: storage.Insert, Key: "k"}})
 		return err
 	},
-	"put": func(ctx context.Context, a *azure.Account) error { return a.Tickets().Put(ctx, "lane 1", 0) },
+	"put": func(ctx context.Context, a *azure.Account) error {
+		return a.Tickets().Put(ctx,
+			"lane 1", 0)
+	},
 	"acquire": func(ctx context.Context, a *azure.Account) error {
 		return a.Leases().Acquire(ctx, "l", leaseID, 15*time.Second)
 	},
-	"renew":   func(ctx context.Context, a *azure.Account) error { return a.Leases().Renew(ctx, "l", leaseID) },
-	"release": func(ctx context.Context, a *azure.Account) error { return a.Leases().Release(ctx, "l", leaseID) },
+	"renew": func(ctx context.Context, a *azure.Account) error {
+		return a.Leases().Renew(ctx, "l",
+			leaseID)
+	},
+	"release": func(ctx context.Context, a *azure.Account) error {
+		return a.Leases().Release(ctx,
+			"l", leaseID)
+	},
 }
 
 var reads = map[string]func(ctx context.Context, a *azure.Account) error{
@@ -62,6 +71,7 @@ func TestWrite_ConnectionLost(t *testing.T) {
 			if err := call(t.Context(), a); !storage.Is(err, storage.Ambiguous) {
 				t.Errorf("err = %v, want ambiguous", err)
 			}
+
 			if n := seen.Load(); n != 1 {
 				t.Errorf("sent %d times, want 1", n)
 			}
@@ -79,10 +89,12 @@ func TestWrite_LostOnKeptConnection(t *testing.T) {
 		}
 		w.WriteHeader(http.StatusCreated)
 	})
+
 	must(t, writes["acquire"](t.Context(), a)) // leaves a connection open for the next call
 	if err := writes["renew"](t.Context(), a); !storage.Is(err, storage.Ambiguous) {
 		t.Errorf("err = %v, want ambiguous", err)
 	}
+
 	if n := seen.Load(); n != 2 {
 		t.Errorf("two calls were sent %d times, want 2", n)
 	}
@@ -100,6 +112,7 @@ func TestCalls_ConnectionRefused(t *testing.T) {
 			t.Errorf("%s: err = %v, want unavailable", name, err)
 		}
 	}
+
 	for name, call := range reads {
 		if err := call(t.Context(), a); !storage.Is(err, storage.Unavailable) {
 			t.Errorf("%s: err = %v, want unavailable", name, err)
@@ -132,14 +145,18 @@ func TestWrite_Statuses(t *testing.T) {
 			w.Header().Set("Retry-After", "7")
 			answerError(w, test.status, test.code)
 		})
+
 		err := writes["transact"](t.Context(), a)
 		if storage.KindOf(err) != test.want || storage.FailedAt(err) != -1 {
 			t.Errorf("%d %s: err = %v, want %v", test.status, test.code, err, test.want)
 		}
+
 		var e *storage.Error
-		if test.want == storage.Throttled && (!errors.As(err, &e) || e.RetryAfter != 7*time.Second) {
+		if test.want == storage.Throttled &&
+			(!errors.As(err, &e) || e.RetryAfter != 7*time.Second) {
 			t.Errorf("%d: err = %+v, want RetryAfter 7s", test.status, e)
 		}
+
 		if seen.Load() != 1 {
 			t.Errorf("%d: sent %d times, want 1", test.status, seen.Load())
 		}
@@ -159,6 +176,7 @@ func TestRead_RepeatedThenUnavailable(t *testing.T) {
 			if err := call(t.Context(), a); !storage.Is(err, storage.Unavailable) {
 				t.Errorf("err = %v, want unavailable", err)
 			}
+
 			if n := seen.Load(); n != 3 {
 				t.Errorf("sent %d times, want 3", n)
 			}
@@ -191,12 +209,17 @@ func TestWrite_ContextEnded(t *testing.T) {
 		close(arrived)
 		<-r.Context().Done()
 	})
+
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-arrived; cancel() }()
-	if err := writes["transact"](ctx, a); !storage.Is(err, storage.Ambiguous) || !errors.Is(err, context.Canceled) {
+
+	if err := writes["transact"](ctx, a); !storage.Is(err, storage.Ambiguous) ||
+		!errors.Is(err, context.Canceled) {
 		t.Errorf("err = %v, want ambiguous and canceled", err)
 	}
-	if err := writes["transact"](ctx, a); !storage.Is(err, storage.Unavailable) || !errors.Is(err, context.Canceled) {
+
+	if err := writes["transact"](ctx, a); !storage.Is(err, storage.Unavailable) ||
+		!errors.Is(err, context.Canceled) {
 		t.Errorf("with a context that has ended: err = %v, want unavailable and canceled", err)
 	}
 }
@@ -213,14 +236,18 @@ func TestTable_RangeFollowsEmptyAnswers(t *testing.T) {
 				rows = `{"odata.etag":"W/\"1\"","PartitionKey":"p","RowKey":"k","N@odata.type":"Edm.Int64","N":"7"}`
 			}
 		}
+
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"value":[`+rows+`]}`)
 	})
+
 	page, err := a.Table().Range(t.Context(), storage.Query{Partition: "p"})
 	if err != nil || len(page.Rows) != 1 || !page.More || page.Rows[0].Values["N"] != int64(7) {
 		t.Fatalf("page = %+v, %v, want 1 Row, More true, N %v and no error", page, err, int64(7))
 	}
-	if page, err = a.Table().Range(t.Context(), storage.Query{Partition: "p", After: "k"}); err != nil || page.More ||
+
+	if page, err = a.Table().Range(t.Context(), storage.Query{Partition: "p", After: "k"}); err !=
+		nil || page.More ||
 		len(page.Rows) != 0 {
 		t.Errorf("last page = %+v, %v, want More false, 0 Rows and no error", page, err)
 	}
@@ -238,11 +265,13 @@ func TestQueue_Base64OnTheWire(t *testing.T) {
 		w.WriteHeader(http.StatusCreated)
 		_, _ = io.WriteString(w, `<QueueMessagesList></QueueMessagesList>`)
 	})
+
 	must(t, a.Tickets().Put(t.Context(), "lane 7", 1500*time.Millisecond))
 	want := base64.StdEncoding.EncodeToString([]byte("lane 7"))
 	if got := body.Load().(string); !strings.Contains(got, ">"+want+"<") {
 		t.Errorf("body = %s, want %s in it", got, want)
 	}
+
 	if got := query.Load(); got != "2" {
 		t.Errorf("delay = %v s, want it rounded up to 2", got)
 	}
@@ -258,15 +287,20 @@ func TestTransact_FaultOfStorageNamesNoOperation(t *testing.T) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			w.Header().Set("Content-Type", "multipart/mixed; boundary=b")
 			w.WriteHeader(http.StatusAccepted)
-			_, _ = io.WriteString(w, "--b\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n--c\r\n"+
-				"Content-Type: application/http\r\n\r\n"+part+"\r\n--c--\r\n--b--\r\n")
+			_, _ = io.WriteString(w,
+				"--b\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n--c\r\n"+
+					"Content-Type: application/http\r\n\r\n"+part+"\r\n--c--\r\n--b--\r\n")
 		})
+
 		at := -1
 		if status < 500 {
 			at = 0
 		}
-		if err := writes["transact"](t.Context(), a); storage.KindOf(err) != want || storage.FailedAt(err) != at {
-			t.Errorf("%d: err = %v at %d, want %v at %d", status, err, storage.FailedAt(err), want, at)
+
+		if err := writes["transact"](t.Context(), a); storage.KindOf(err) != want ||
+			storage.FailedAt(err) != at {
+			t.Errorf("%d: err = %v at %d, want %v at %d", status, err,
+				storage.FailedAt(err), want, at)
 		}
 	}
 }
@@ -306,7 +340,8 @@ func TestObjectRead_Statuses(t *testing.T) {
 	}
 }
 
-// A file that was uploaded with Content-Encoding gzip is returned as it is stored, so it has its length of the listing.
+// A file that was uploaded with Content-Encoding gzip is returned as it is stored, so it has its
+// length of the listing.
 func TestFiles_ReadLeavesTheCoding(t *testing.T) {
 	t.Parallel()
 	var packed bytes.Buffer
@@ -317,6 +352,7 @@ func TestFiles_ReadLeavesTheCoding(t *testing.T) {
 		w.Header().Set("Content-Encoding", "gzip")
 		_, _ = w.Write(packed.Bytes())
 	})
+
 	got, err := a.Inbox().Read(t.Context(), "f", "", 0, int64(packed.Len()))
 	if err != nil || !bytes.Equal(got, packed.Bytes()) {
 		t.Errorf("got %d bytes, %v; want the %d stored bytes", len(got), err, packed.Len())

@@ -22,10 +22,11 @@ var (
 	_ storage.QueueLength = (*Queue)(nil)
 )
 
-// Put implements storage.Queue, and creates a missing queue. The message never expires. With the default lifetime of
-// seven days, Azure would refuse a delay of seven days.
+// Put implements storage.Queue, and creates a missing queue. The message never expires. With the
+// default lifetime of seven days, Azure would refuse a delay of seven days.
 func (q *Queue) Put(ctx context.Context, text string, delay time.Duration) error {
-	return createAndRetry(ctx, q.createQueue, func(ctx context.Context) error { return q.putOnce(ctx, text, delay) })
+	return createAndRetry(ctx, q.createQueue,
+		func(ctx context.Context) error { return q.putOnce(ctx, text, delay) })
 }
 
 func (q *Queue) putOnce(ctx context.Context, text string, delay time.Duration) error {
@@ -43,32 +44,39 @@ func (q *Queue) createQueue(ctx context.Context) error {
 }
 
 // Get implements storage.Queue.
-func (q *Queue) Get(ctx context.Context, max int, hide time.Duration) (got []storage.QueueMessage, err error) {
+func (q *Queue) Get(ctx context.Context, max int, hide time.Duration) (got []storage.QueueMessage,
+	err error) {
 	err = doOnce(ctx, "queue get", func(ctx context.Context) error {
 		r, err := q.client.DequeueMessages(ctx, &azqueue.DequeueMessagesOptions{
-			NumberOfMessages: new(int32(min(max, maxDequeue))), VisibilityTimeout: new(wholeSeconds(hide)),
+			NumberOfMessages:  new(int32(min(max, maxDequeue))),
+			VisibilityTimeout: new(wholeSeconds(hide)),
 		})
 		for _, m := range r.Messages {
 			got = append(got, storage.QueueMessage{
-				ID: deref(m.MessageID), PopReceipt: deref(m.PopReceipt), Text: decodeText(deref(m.MessageText)),
+				ID: deref(m.MessageID), PopReceipt: deref(m.PopReceipt),
+				Text:         decodeText(deref(m.MessageText)),
 				DequeueCount: deref(m.DequeueCount), InsertedAt: deref(m.InsertionTime).UTC(),
 			})
 		}
+
 		return err
 	})
+
 	return got, err
 }
 
 // Update implements storage.Queue.
-func (q *Queue) Update(ctx context.Context, m storage.QueueMessage, text string, hide time.Duration) (receipt string,
-	err error) {
+func (q *Queue) Update(ctx context.Context, m storage.QueueMessage, text string,
+	hide time.Duration) (receipt string, err error) {
 	err = doOnce(ctx, "queue update", func(ctx context.Context) error {
-		r, err := q.client.UpdateMessage(ctx, m.ID, m.PopReceipt, encodeText(text), &azqueue.UpdateMessageOptions{
-			VisibilityTimeout: new(wholeSeconds(hide)),
-		})
+		r, err := q.client.UpdateMessage(ctx, m.ID, m.PopReceipt, encodeText(text),
+			&azqueue.UpdateMessageOptions{
+				VisibilityTimeout: new(wholeSeconds(hide)),
+			})
 		receipt = deref(r.PopReceipt)
 		return err
 	})
+
 	return receipt, err
 }
 
@@ -100,9 +108,11 @@ func decodeText(s string) string {
 	return s
 }
 
-// wholeSeconds rounds up: storage accepts only whole seconds, and a message must not become visible early.
+// wholeSeconds rounds up: storage accepts only whole seconds, and a message must not become visible
+// early.
 func wholeSeconds(d time.Duration) int32 {
-	return int32((max(d, 0) + time.Second - 1) / time.Second) // no overflow, because d is at most seven days
+	// no overflow, because d is at most seven days
+	return int32((max(d, 0) + time.Second - 1) / time.Second)
 }
 
 func deref[T any](p *T) (v T) {

@@ -25,6 +25,7 @@ func encodeFloat(f float64) any {
 	case math.IsInf(f, -1):
 		return "-Infinity"
 	}
+
 	return f
 }
 
@@ -38,13 +39,16 @@ func toRow(entity map[string]any) (storage.Row, error) {
 		if raw == nil || isSystem(name) {
 			continue
 		}
+
 		edm, _ := entity[name+typeSuffix].(string)
 		v, err := decodeValue(raw, edm)
 		if err != nil {
 			return storage.Row{}, fmt.Errorf("decode value %s: %w", name, err)
 		}
+
 		r.Values[name] = v
 	}
+
 	return r, nil
 }
 
@@ -61,6 +65,7 @@ func decodeValue(raw any, edm string) (any, error) {
 	if !ok {
 		return raw, nil // a bool or a float64; Weir stores no Edm.Int32
 	}
+
 	switch edm {
 	case "Edm.Int64":
 		return strconv.ParseInt(text, 10, 64)
@@ -72,5 +77,6 @@ func decodeValue(raw any, edm string) (any, error) {
 		t, err := time.Parse(time.RFC3339Nano, text)
 		return t.UTC(), err
 	}
+
 	return text, nil
 }

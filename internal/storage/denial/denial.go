@@ -1,9 +1,10 @@
 // Package denial decides whether a denied read concerns one object or the whole container.
 //
-// Storage answers 401 or 403 to every read if the caller lacks a role. It answers 403 to the reads of a single object if,
-// for example, the key with which this object is encrypted is gone, or if the access list of the object leaves the
-// caller out. So a denied read has the kind storage.Denied, except if another object of the container was read after
-// the first denied read of this object. Then the kind is storage.Unreadable.
+// Storage answers 401 or 403 to every read if the caller lacks a role. It answers 403 to the reads
+// of a single object if, for example, the key with which this object is encrypted is gone, or if
+// the access list of the object leaves the caller out. So a denied read has the kind
+// storage.Denied, except if another object of the container was read after the first denied read of
+// this object. Then the kind is storage.Unreadable.
 package denial
 
 import (
@@ -14,24 +15,26 @@ import (
 	"weir/internal/storage"
 )
 
-// maxObjects bounds the memory for denied objects. A full memory is cleared: each object then needs another denied read
-// before its error has the kind Unreadable.
+// maxObjects bounds the memory for denied objects. A full memory is cleared: each object then needs
+// another denied read before its error has the kind Unreadable.
 const maxObjects = 10_000
 
 // reads are the reads of one container.
 type reads struct {
 	mu        sync.Mutex
-	succeeded int64            // number of successful reads
-	deniedAt  map[string]int64 // by name of an object: succeeded at the first denied read; no entry after a success
+	succeeded int64 // number of successful reads
+	// by name of an object: succeeded at the first denied read; no entry after a success
+	deniedAt map[string]int64
 }
 
 func newReads() *reads { return &reads{deniedAt: map[string]int64{}} }
 
-// judgeRead returns the error of a read. If the read was denied because of its object, the result has the kind
-// Unreadable.
+// judgeRead returns the error of a read. If the read was denied because of its object, the result
+// has the kind Unreadable.
 func (r *reads) judgeRead(name string, err error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	switch {
 	case err == nil:
 		r.succeeded++
@@ -40,6 +43,7 @@ func (r *reads) judgeRead(name string, err error) error {
 	case !storage.Is(err, storage.Denied):
 		return err
 	}
+
 	before, isKnown := r.deniedAt[name]
 	if !isKnown {
 		if len(r.deniedAt) >= maxObjects {
@@ -48,13 +52,16 @@ func (r *reads) judgeRead(name string, err error) error {
 		r.deniedAt[name] = r.succeeded
 		return err
 	}
+
 	if r.succeeded == before {
 		return err
 	}
+
 	var denied *storage.Error
 	errors.As(err, &denied)
 	judged := *denied
 	judged.Kind = storage.Unreadable
+
 	return &judged
 }
 
@@ -87,7 +94,8 @@ type files struct {
 }
 
 // Read implements storage.Files.
-func (f *files) Read(ctx context.Context, name string, version storage.ETag, offset, length int64) ([]byte, error) {
+func (f *files) Read(ctx context.Context, name string, version storage.ETag, offset,
+	length int64) ([]byte, error) {
 	data, err := f.Files.Read(ctx, name, version, offset, length)
 	return data, f.reads.judgeRead(name, err)
 }

@@ -30,8 +30,10 @@ func refuse(denied map[string]bool) *storagetest.Faults {
 			return storagetest.Fault{}
 		}
 		return storagetest.Fault{Kind: storagetest.FailBefore,
-			Err: &storage.Error{Op: c.Op, Kind: storage.Denied, Index: -1, Code: "403 AuthorizationPermissionMismatch"}}
+			Err: &storage.Error{Op: c.Op, Kind: storage.Denied, Index: -1,
+				Code: "403 AuthorizationPermissionMismatch"}}
 	})
+
 	return f
 }
 
@@ -42,18 +44,25 @@ func newReaders(t *testing.T, denied map[string]bool) map[string]reader {
 	account := memory.New(time.Now)
 	blobs := denial.Blobs(refuse(denied).Blobs(account.Blobs()))
 	files := denial.Files(refuse(denied).Files(account.Files("inbox")))
+
 	for _, name := range []string{"a", "b", "c"} {
 		if err := account.Blobs().Put(context.Background(), name, []byte("1")); err != nil {
 			t.Fatal(err)
 		}
+
 		body := strings.NewReader("1")
 		if err := account.Files("inbox").Write(context.Background(), name, "text/xml", nil, body); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	return map[string]reader{
 		"blobs": func(name string) error { _, err := blobs.Get(t.Context(), name); return err },
-		"files": func(name string) error { _, err := files.Read(t.Context(), name, "", 0, 1); return err },
+		"files": func(name string) error {
+			_,
+				err := files.Read(t.Context(), name, "", 0, 1)
+			return err
+		},
 	}
 }
 
@@ -81,9 +90,12 @@ func TestDenied_ConcernsTheContainerUntilAnotherObjectIsRead(t *testing.T) {
 				}
 				continue
 			}
+
 			if got := storage.KindOf(err); err == nil || got != s.want {
-				t.Errorf("%s, step %d: reading %s: got %v (%s), want %s", port, i, s.name, err, got, s.want)
+				t.Errorf("%s, step %d: reading %s: got %v (%s), want %s", port, i, s.name, err,
+					got, s.want)
 			}
+
 			if got := storage.Describe(err); got != "403 AuthorizationPermissionMismatch" {
 				t.Errorf("%s, step %d: got the description %q, want storage's answer", port, i, got)
 			}
@@ -98,14 +110,18 @@ func TestDenied_IsForgottenWithASuccess(t *testing.T) {
 		denied["a"] = true
 		_ = read("a")
 		denied["a"] = false // for example, the caller got its role
+
 		for _, name := range []string{"a", "b"} {
 			if err := read(name); err != nil {
 				t.Fatalf("%s: %v", port, err)
 			}
 		}
+
 		denied["a"] = true
+
 		if err := read("a"); !storage.Is(err, storage.Denied) {
-			t.Errorf("%s: got %v after a success, want denied: the caller may have lost its role", port, err)
+			t.Errorf("%s: got %v after a success, want denied: the caller may have lost its role",
+				port, err)
 		}
 	}
 }

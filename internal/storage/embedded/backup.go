@@ -58,10 +58,12 @@ func (s *Store) copyCompact(ctx context.Context) (path string, err error) {
 	if err := s.committer.brokenBy(); err != nil {
 		return "", err
 	}
+
 	f, err := os.CreateTemp(s.dir, backupPattern)
 	if err != nil {
 		return "", err
 	}
+
 	path = f.Name()
 	if err := f.Close(); err != nil {
 		return "", err
@@ -96,8 +98,9 @@ func (s *Store) readLong(ctx context.Context, f func(context.Context, *bolt.Tx) 
 
 // copyState makes a file with the state of a snapshot.
 func copyState(ctx context.Context, path string, from *bolt.Tx) error {
-	to, err := bolt.Open(path, 0o600, &bolt.Options{NoSync: true, NoGrowSync: true, PageSize: pageSize,
-		NoFreelistSync: true, FreelistType: bolt.FreelistMapType})
+	to, err := bolt.Open(path, 0o600,
+		&bolt.Options{NoSync: true, NoGrowSync: true, PageSize: pageSize,
+			NoFreelistSync: true, FreelistType: bolt.FreelistMapType})
 	if err != nil {
 		return err
 	}
@@ -109,6 +112,7 @@ func copyState(ctx context.Context, path string, from *bolt.Tx) error {
 	} else if c.tx != nil {
 		err = errors.Join(err, c.tx.Rollback())
 	}
+
 	if err == nil {
 		err = to.Sync()
 	}
@@ -128,6 +132,7 @@ func (c *copier) commit() error {
 	if c.tx == nil {
 		return nil
 	}
+
 	tx := c.tx
 	c.tx, c.size = nil, 0
 
@@ -141,6 +146,7 @@ func (c *copier) bucketAt(path [][]byte) (b *bolt.Bucket, err error) {
 			return nil, err
 		}
 	}
+
 	if c.tx == nil {
 		if c.tx, err = c.to.Begin(true); err != nil {
 			return nil, err
@@ -162,6 +168,7 @@ func (c *copier) copyBucket(path [][]byte, from *bolt.Bucket) error {
 	if err == nil {
 		err = b.SetSequence(from.Sequence())
 	}
+
 	if err != nil {
 		return err
 	}
@@ -178,6 +185,7 @@ func (c *copier) copyBucket(path [][]byte, from *bolt.Bucket) error {
 		if err != nil {
 			return err
 		}
+
 		b.FillPercent = rowFill
 		c.size += len(key) + len(value)
 
@@ -212,6 +220,7 @@ func restore(dir, backup string) error {
 	case !errors.Is(err, os.ErrNotExist):
 		return err
 	}
+
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -220,6 +229,7 @@ func restore(dir, backup string) error {
 	if err := copyFile(unfinished, backup); err != nil {
 		return errors.Join(err, os.RemoveAll(unfinished))
 	}
+
 	if err := checkStore(unfinished); err != nil {
 		if isDamaged(err) {
 			// Without its cause: Restore would add how to cure a store.
@@ -227,6 +237,7 @@ func restore(dir, backup string) error {
 		}
 		return errors.Join(err, os.Remove(unfinished))
 	}
+
 	if err := os.Rename(unfinished, path); err != nil {
 		return err
 	}

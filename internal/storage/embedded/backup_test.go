@@ -21,8 +21,10 @@ func fillStore(t *testing.T, store *embedded.Store, text string) {
 			upsert(fmt.Sprintf("m_%04d", i), map[string]any{"Body": strings.Repeat(text, 50)})})
 		must(t, err)
 	}
+
 	must(t, store.Bodies().Put(ctx, "body", bytes.Repeat([]byte(text), 10_000)))
-	must(t, store.Inbox().Write(ctx, "file.xml", "text/xml", nil, strings.NewReader(strings.Repeat(text, 600_000))))
+	must(t, store.Inbox().Write(ctx, "file.xml", "text/xml", nil,
+		strings.NewReader(strings.Repeat(text, 600_000))))
 	must(t, store.Tickets().Put(ctx, text, 0))
 }
 
@@ -34,6 +36,7 @@ func eraseStore(t *testing.T, store *embedded.Store) {
 			upsert(fmt.Sprintf("m_%04d", i), map[string]any{"Body": "erased"})})
 		must(t, err)
 	}
+
 	must(t, store.Bodies().Delete(ctx, "body"))
 	must(t, store.Inbox().Delete(ctx, "file.xml", ""))
 	got, err := store.Tickets().Get(ctx, 1, 1e9)
@@ -68,11 +71,16 @@ func TestScrub_ErasedBytesLeaveTheFile(t *testing.T) {
 	if n := bytes.Count(readData(t, path), []byte("Mustermann")); n != 0 {
 		t.Errorf("the file has the erased text %d times after the scrub, want 0", n)
 	}
-	if data, err := store.Bodies().Get(t.Context(), "other"); err != nil || string(data) != "stays" {
+
+	if data, err := store.Bodies().Get(t.Context(), "other"); err != nil ||
+		string(data) != "stays" {
 		t.Errorf("got %q, %v, want the other blob", data, err)
 	}
+
 	must(t, store.Close())
-	if r, err := embedded.CheckFile(t.Context(), dir, embedded.Options{}); err != nil || len(r.Problems) > 0 ||
+
+	if r, err := embedded.CheckFile(t.Context(), dir, embedded.Options{}); err != nil ||
+		len(r.Problems) > 0 ||
 		r.Rows != 200 {
 		t.Errorf("got %+v, %v, want 200 rows without problems", r, err)
 	}
@@ -90,9 +98,11 @@ func TestBackup_Restore(t *testing.T) {
 	table := store.Table()
 	write := func(n int64) error {
 		values := map[string]any{"N": n}
-		_, err := table.Transact(ctx, "meta", []storage.Op{upsert("a", values), upsert("b", values)})
+		_, err := table.Transact(ctx, "meta",
+			[]storage.Op{upsert("a", values), upsert("b", values)})
 		return err
 	}
+
 	must(t, write(0))
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -103,6 +113,7 @@ func TestBackup_Restore(t *testing.T) {
 				return
 			default:
 			}
+
 			if err := write(n); err != nil {
 				t.Error(err)
 				return
@@ -119,10 +130,12 @@ func TestBackup_Restore(t *testing.T) {
 	if bytes.Contains(copied.Bytes(), []byte("Mustermann")) {
 		t.Error("the back-up has erased text, want none")
 	}
+
 	left, err := filepath.Glob(filepath.Join(dir, "a", "*.tmp"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("got the files %v, %v, want none left over", left, err)
 	}
+
 	file := filepath.Join(dir, "backup")
 	must(t, os.WriteFile(file, copied.Bytes(), 0o600))
 	must(t, embedded.Restore(filepath.Join(dir, "b"), file))
@@ -131,10 +144,12 @@ func TestBackup_Restore(t *testing.T) {
 	if err != nil || len(page.Rows) != 2 || page.Rows[0].Values["N"] != page.Rows[1].Values["N"] {
 		t.Errorf("got %+v, %v, want two rows with the same N", page.Rows, err)
 	}
+
 	r, err := other.Check(ctx)
 	if err != nil || len(r.Problems) > 0 || r.Rows != 202 || r.Blobs != 2 || r.Messages != 1 {
 		t.Errorf("got %+v, %v, want 202 rows, 2 blobs, 1 message and no problem", r, err)
 	}
+
 	// The next ETag is another one than each of the original.
 	first, err := store.Table().Transact(ctx, "new", []storage.Op{upsert("k", nil)})
 	must(t, err)
@@ -151,7 +166,8 @@ func TestRestore_Refusals(t *testing.T) {
 	var copied bytes.Buffer
 	must(t, store.Backup(t.Context(), &copied))
 	must(t, store.Close())
-	whole, cut, text := filepath.Join(dir, "whole"), filepath.Join(dir, "cut"), filepath.Join(dir, "text")
+	whole, cut, text := filepath.Join(dir, "whole"), filepath.Join(dir, "cut"),
+		filepath.Join(dir, "text")
 	must(t, os.WriteFile(whole, copied.Bytes(), 0o600))
 	must(t, os.WriteFile(cut, copied.Bytes()[:copied.Len()/2], 0o600))
 	must(t, os.WriteFile(text, bytes.Repeat([]byte("text"), 10_000), 0o600))
@@ -166,11 +182,13 @@ func TestRestore_Refusals(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want %q", name, err, test.want)
 		}
+
 		left, err := filepath.Glob(filepath.Join(dir, test.folder, "*.new"))
 		if err != nil || len(left) > 0 {
 			t.Errorf("%s: got the files %v, %v, want none left over", name, left, err)
 		}
 	}
+
 	must(t, embedded.Restore(filepath.Join(dir, "e"), whole))
 }
 

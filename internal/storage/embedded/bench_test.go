@@ -16,8 +16,8 @@ import (
 	"weir/internal/storage/embedded"
 )
 
-// The load of BenchmarkAppend: clients that append messages to lanes as receivers do. A lane has one
-// transaction under way; messages that wait meanwhile share the next one.
+// The load of BenchmarkAppend: clients that append messages to lanes as receivers do. A lane has
+// one transaction under way; messages that wait meanwhile share the next one.
 const (
 	benchClients = 64
 	benchLanes   = 8
@@ -33,11 +33,14 @@ type appendFunc func(lane int, first int64, bodies [][]byte) error
 // store's throughput as a share of the bare one.
 func BenchmarkAppend(b *testing.B) {
 	const messages = 1000 // of a round
-	bare, store := &appendRounds{appendTo: newBareAppend(b)}, &appendRounds{appendTo: newStoreAppend(b)}
+	bare, store := &appendRounds{appendTo: newBareAppend(b)},
+		&appendRounds{appendTo: newStoreAppend(b)}
+
 	for b.Loop() {
 		bare.run(b, messages)
 		store.run(b, messages)
 	}
+
 	bare.report(b, "bare")
 	store.report(b, "store")
 	b.ReportMetric(bare.took.Seconds()/store.took.Seconds(), "share")
@@ -63,6 +66,7 @@ func (r *appendRounds) run(b *testing.B, messages int) {
 		body []byte
 		done chan error
 	}
+
 	began := time.Now()
 	var lanes [benchLanes]chan message
 	var appenders, clients sync.WaitGroup
@@ -75,6 +79,7 @@ func (r *appendRounds) run(b *testing.B, messages int) {
 					m := <-lanes[lane]
 					batch, bodies = append(batch, m), append(bodies, m.body)
 				}
+
 				err := r.appendTo(lane, r.next[lane]+1, bodies)
 				r.next[lane] += int64(len(batch))
 				for _, m := range batch {
@@ -98,10 +103,12 @@ func (r *appendRounds) run(b *testing.B, messages int) {
 			}
 		})
 	}
+
 	clients.Wait()
 	for _, lane := range lanes {
 		close(lane)
 	}
+
 	appenders.Wait()
 	r.took += time.Since(began)
 	r.times = append(r.times, times...)
@@ -120,15 +127,18 @@ func newStoreAppend(b *testing.B) appendFunc {
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	b.Cleanup(func() { _ = store.Close() })
 	table, heads := store.Table(), [benchLanes]storage.ETag{}
 
 	return func(lane int, first int64, bodies [][]byte) error {
 		ops := []storage.Op{{Kind: storage.Replace, Key: "!head", IfMatch: heads[lane],
-			Values: map[string]any{"Next": first + int64(len(bodies)), "Nonce": "0123456789abcdef"}}}
+			Values: map[string]any{"Next": first + int64(len(bodies)),
+				"Nonce": "0123456789abcdef"}}}
 		if heads[lane] == "" {
 			ops[0].Kind = storage.Insert
 		}
+
 		for i, body := range bodies {
 			ops = append(
 				ops,
@@ -141,10 +151,12 @@ func newStoreAppend(b *testing.B) appendFunc {
 					Values: map[string]any{"Seq": first + int64(i), "Key": "news"}},
 			)
 		}
+
 		etags, err := table.Transact(b.Context(), lanePartition(lane), ops)
 		if err == nil {
 			heads[lane] = etags[0]
 		}
+
 		return err
 	}
 }
@@ -159,22 +171,27 @@ type bareGroup struct {
 
 func newBareAppend(b *testing.B) appendFunc {
 	b.Helper()
-	db, err := bolt.Open(filepath.Join(b.TempDir(), "bare.db"), 0o600, &bolt.Options{NoStatistics: true,
-		PageSize: 4096, NoFreelistSync: true, FreelistType: bolt.FreelistMapType, InitialMmapSize: 64 << 30})
+	db, err := bolt.Open(filepath.Join(b.TempDir(), "bare.db"), 0o600,
+		&bolt.Options{NoStatistics: true,
+			PageSize: 4096, NoFreelistSync: true, FreelistType: bolt.FreelistMapType,
+			InitialMmapSize: 64 << 30})
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	groups := make(chan bareGroup, benchLanes)
 	b.Cleanup(func() {
 		close(groups)
 		_ = db.Close()
 	})
+
 	go func() {
 		for g := range groups {
 			all := []bareGroup{g}
 			for len(groups) > 0 {
 				all = append(all, <-groups)
 			}
+
 			err := db.Update(func(tx *bolt.Tx) error { return putBare(tx, all) })
 			for _, g := range all {
 				g.done <- err
@@ -195,6 +212,7 @@ func putBare(tx *bolt.Tx, groups []bareGroup) error {
 		if err != nil {
 			return err
 		}
+
 		rows.FillPercent = 0.8
 		err = rows.Put([]byte("!head"), make([]byte, 60))
 		for i, body := range g.bodies {
@@ -205,6 +223,7 @@ func putBare(tx *bolt.Tx, groups []bareGroup) error {
 				err = rows.Put(fmt.Appendf(nil, "i_%x", body[:16]), make([]byte, 40))
 			}
 		}
+
 		if err != nil {
 			return err
 		}

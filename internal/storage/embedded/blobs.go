@@ -55,7 +55,8 @@ func (b *blobs) Mark(ctx context.Context, name string) error {
 }
 
 // List implements storage.BlobMarks.
-func (b *blobs) List(ctx context.Context, prefix, marker string) (page storage.BlobPage, err error) {
+func (b *blobs) List(ctx context.Context, prefix, marker string) (page storage.BlobPage,
+	err error) {
 	page.Next, err = b.list(ctx, "blob list", prefix, marker, func(name string, e entry) {
 		page.Infos = append(page.Infos, storage.BlobInfo{Name: name, ModifiedAt: e.ModifiedAt.UTC(),
 			Marked: e.IsMarked})

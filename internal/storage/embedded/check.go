@@ -58,6 +58,7 @@ func checkStructure(db *bolt.DB) error {
 		if err := walkPages(tx); err != nil {
 			return err
 		}
+
 		for problem := range tx.Check() {
 			if err == nil {
 				err = fmt.Errorf("%w: %w", errDamaged, problem)
@@ -73,17 +74,21 @@ type checker struct {
 	report Report
 }
 
-func (c *checker) addProblem(err error) { c.report.Problems = append(c.report.Problems, err.Error()) }
+func (c *checker) addProblem(err error) {
+	c.report.Problems = append(c.report.Problems, err.Error())
+}
 
 func (c *checker) checkAll(tx *bolt.Tx) error {
 	if err := c.checkRows(tx); err != nil {
 		return err
 	}
+
 	for _, name := range queueBuckets {
 		if err := c.checkMessages(tx.Bucket([]byte(name))); err != nil {
 			return err
 		}
 	}
+
 	for _, name := range containerBuckets {
 		if err := c.checkBlobs(name, container{name: name}.parts(tx)); err != nil {
 			return err
@@ -126,11 +131,13 @@ func (c *checker) checkBlobs(container string, p parts) error {
 		for at := int64(0); err == nil && at < e.Size; at += chunkSize {
 			_, err = p.readBytes(e, at, min(chunkSize, e.Size-at))
 		}
+
 		if err != nil {
 			c.addProblem(fmt.Errorf("%s/%s: %w", container, name, err))
 		} else {
 			c.report.Blobs++
 		}
+
 		return c.ctx.Err()
 	})
 }

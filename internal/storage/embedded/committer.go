@@ -59,10 +59,12 @@ type committer struct {
 	fullErr   error
 }
 
-func newCommitter(db *bolt.DB, now func() time.Time, onBroken func(error), afterOne func()) *committer {
+func newCommitter(db *bolt.DB, now func() time.Time, onBroken func(error),
+	afterOne func()) *committer {
 	if onBroken == nil {
 		onBroken = func(error) {}
 	}
+
 	c := &committer{db: db, now: now, onBroken: onBroken, afterOne: afterOne,
 		more: make(chan struct{}, 1), stopped: make(chan struct{})}
 	go c.guardRun()
@@ -98,6 +100,7 @@ func (c *committer) do(ctx context.Context, ch *change) error {
 func (c *committer) enqueue(ch *change) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	switch {
 	case c.broken != nil:
 		return c.broken
@@ -123,6 +126,7 @@ func (c *committer) wake() {
 func (c *committer) withdraw(ch *change) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	for i, other := range c.waiting {
 		if other == ch {
 			c.waiting = append(c.waiting[:i:i], c.waiting[i+1:]...)
@@ -150,6 +154,7 @@ func (c *committer) run() {
 			c.commitGroup(group)
 			c.afterOne()
 		}
+
 		if c.isDone() {
 			return
 		}
@@ -168,7 +173,8 @@ func (c *committer) takeGroup() []*change {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n, bytes := 0, 0
-	for n < len(c.waiting) && n < maxGroupChanges && (n == 0 || bytes+c.waiting[n].weight <= maxGroupBytes) {
+	for n < len(c.waiting) && n < maxGroupChanges &&
+		(n == 0 || bytes+c.waiting[n].weight <= maxGroupBytes) {
 		bytes += c.waiting[n].weight
 		n++
 	}
@@ -240,6 +246,7 @@ func (c *committer) tryGroup(group []*change) (failed int, err error) {
 			return i, errors.Join(err, rollback(tx))
 		}
 	}
+
 	if !wrote {
 		return -1, rollback(tx)
 	}
@@ -297,7 +304,8 @@ func (c *committer) stateID() (id int, known bool) {
 // breakDown refuses all further changes.
 func (c *committer) breakDown(err error) {
 	c.mu.Lock()
-	c.broken = errors.Join(errors.New("the disk failed, and the process must be started again"), err)
+	c.broken = errors.Join(errors.New("the disk failed, and the process must be started again"),
+		err)
 	broken := c.broken
 	c.mu.Unlock()
 

@@ -44,6 +44,7 @@ func openFolder(t *testing.T, dir string, o embedded.Options) *embedded.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := store.Close(); err != nil {
 			t.Error(err)

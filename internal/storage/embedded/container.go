@@ -61,7 +61,8 @@ type parts struct{ all, entries, chunks, uploads *bolt.Bucket }
 func (c container) parts(tx *bolt.Tx) parts {
 	all := tx.Bucket([]byte(c.name))
 
-	return parts{all, all.Bucket(entriesBucket), all.Bucket(chunksBucket), all.Bucket(uploadsBucket)}
+	return parts{all, all.Bucket(entriesBucket), all.Bucket(chunksBucket),
+		all.Bucket(uploadsBucket)}
 }
 
 // prepareContainer makes the buckets of a container, and removes unfinished uploads.
@@ -70,6 +71,7 @@ func prepareContainer(tx *bolt.Tx, name string) error {
 	if err != nil {
 		return err
 	}
+
 	for _, inner := range [][]byte{entriesBucket, chunksBucket, uploadsBucket} {
 		if _, err := all.CreateBucketIfNotExists(inner); err != nil {
 			return err
@@ -82,6 +84,7 @@ func prepareContainer(tx *bolt.Tx, name string) error {
 		unfinished = append(unfinished, bytes.Clone(key))
 		return nil
 	})
+
 	for _, key := range unfinished {
 		if err == nil {
 			err = errors.Join(p.removeChunks(binary.BigEndian.Uint64(key)), p.uploads.Delete(key))
@@ -96,6 +99,7 @@ func (p parts) find(name string) (e entry, isThere bool, err error) {
 	if name == "" {
 		return e, false, nil
 	}
+
 	sealed := p.entries.Get([]byte(name))
 	if sealed == nil {
 		return e, false, nil
@@ -109,6 +113,7 @@ func readEntry(name, sealed []byte, e *entry) error {
 	if err == nil {
 		err = json.Unmarshal(text, e)
 	}
+
 	if err != nil {
 		return fmt.Errorf("entry %s: %w", name, err)
 	}
@@ -131,6 +136,7 @@ func (p parts) replace(name string, e entry) error {
 	if err != nil {
 		return err
 	}
+
 	if isThere {
 		if err := p.removeChunks(before.Version); err != nil {
 			return err
@@ -180,6 +186,7 @@ func (p parts) readBytes(e entry, offset, length int64) ([]byte, error) {
 		if len(piece) == 0 {
 			return nil, errDamaged
 		}
+
 		out = append(out, piece...)
 		offset += int64(len(piece))
 	}
@@ -208,9 +215,11 @@ func (c container) put(ctx context.Context, op, name string, e entry, data []byt
 			if err != nil {
 				return err
 			}
+
 			if err := p.putChunks(version, 0, splitPieces(data)); err != nil {
 				return err
 			}
+
 			e.Version = version
 
 			return p.replace(name, e)
@@ -232,9 +241,11 @@ func (c container) upload(ctx context.Context, op, name string, e entry, body io
 	if err != nil {
 		return err
 	}
+
 	e.Version = version
 	if err := c.sendPieces(ctx, op, &e, buffer, body); err != nil {
-		return errors.Join(err, c.endUpload(context.WithoutCancel(ctx), op, version, dropVersion(version)))
+		return errors.Join(err,
+			c.endUpload(context.WithoutCancel(ctx), op, version, dropVersion(version)))
 	}
 
 	e.ModifiedAt = c.wholeSecondNow()
@@ -247,19 +258,21 @@ func dropVersion(version uint64) func(parts) error {
 }
 
 func (c container) beginUpload(ctx context.Context, op string) (version uint64, err error) {
-	err = c.store.committer.do(ctx, &change{op: op, check: noCheck, write: func(tx *bolt.Tx) (err error) {
-		p := c.parts(tx)
-		if version, err = p.all.NextSequence(); err != nil {
-			return err
-		}
-		return p.uploads.Put(versionKey(version), nil)
-	}})
+	err = c.store.committer.do(ctx,
+		&change{op: op, check: noCheck, write: func(tx *bolt.Tx) (err error) {
+			p := c.parts(tx)
+			if version, err = p.all.NextSequence(); err != nil {
+				return err
+			}
+			return p.uploads.Put(versionKey(version), nil)
+		}})
 
 	return version, err
 }
 
 // sendPieces stores the content of an upload, whose first bytes fill the buffer.
-func (c container) sendPieces(ctx context.Context, op string, e *entry, buffer []byte, body io.Reader) error {
+func (c container) sendPieces(ctx context.Context, op string, e *entry, buffer []byte,
+	body io.Reader) error {
 	for n := len(buffer); n > 0; {
 		piece, first := bytes.Clone(buffer[:n]), e.Size/chunkSize
 		err := c.store.committer.do(ctx, &change{op: op, weight: n, check: noCheck,
@@ -269,6 +282,7 @@ func (c container) sendPieces(ctx context.Context, op string, e *entry, buffer [
 		if err != nil {
 			return err
 		}
+
 		e.Size += int64(n)
 
 		n, err = io.ReadFull(body, buffer)
@@ -280,14 +294,16 @@ func (c container) sendPieces(ctx context.Context, op string, e *entry, buffer [
 	return nil
 }
 
-func (c container) endUpload(ctx context.Context, op string, version uint64, last func(parts) error) error {
-	return c.store.committer.do(ctx, &change{op: op, check: noCheck, write: func(tx *bolt.Tx) error {
-		p := c.parts(tx)
-		if err := p.uploads.Delete(versionKey(version)); err != nil {
-			return err
-		}
-		return last(p)
-	}})
+func (c container) endUpload(ctx context.Context, op string, version uint64,
+	last func(parts) error) error {
+	return c.store.committer.do(ctx,
+		&change{op: op, check: noCheck, write: func(tx *bolt.Tx) error {
+			p := c.parts(tx)
+			if err := p.uploads.Delete(versionKey(version)); err != nil {
+				return err
+			}
+			return last(p)
+		}})
 }
 
 // remove removes an entry with its content. If version is not empty, the entry must have it.
@@ -323,8 +339,8 @@ func (p parts) findVersion(op, name string, version storage.ETag) (entry, error)
 
 // list calls visit with the entries of one page in order, and returns the marker of the next page:
 // the last name of this one.
-func (c container) list(ctx context.Context, op, prefix, marker string, visit func(string, entry)) (next string,
-	err error) {
+func (c container) list(ctx context.Context, op, prefix, marker string,
+	visit func(string, entry)) (next string, err error) {
 	err = c.store.read(ctx, op, func(tx *bolt.Tx) error {
 		cursor, last, n := c.parts(tx).entries.Cursor(), "", 0
 		for key, sealed := cursor.Seek([]byte(max(prefix, marker))); bytes.HasPrefix(key, []byte(prefix)) &&
@@ -333,6 +349,7 @@ func (c container) list(ctx context.Context, op, prefix, marker string, visit fu
 			if name == marker {
 				continue
 			}
+
 			if n == maxListed {
 				next = last
 				return nil
@@ -342,9 +359,11 @@ func (c container) list(ctx context.Context, op, prefix, marker string, visit fu
 			if err := readEntry(key, sealed, &e); err != nil {
 				return err
 			}
+
 			visit(name, e)
 			n, last = n+1, name
 		}
+
 		return nil
 	})
 

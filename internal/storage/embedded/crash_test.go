@@ -20,6 +20,7 @@ func countOf(t *testing.T, variable string, otherwise int) int {
 	if text == "" {
 		return otherwise
 	}
+
 	n, err := strconv.Atoi(text)
 	must(t, err)
 
@@ -39,14 +40,16 @@ func TestKilled(t *testing.T) {
 			return
 		}
 	}
+
 	if sum == 0 {
 		t.Errorf("the processes printed nothing in %d runs, want some messages", kills)
 	}
+
 	t.Logf("%d kills, %d messages", kills, sum)
 }
 
-// killWriters starts the writers, and kills them some time after their start, in one of four runs, or
-// after their first message. It notes the last number of each lane, and returns how many were
+// killWriters starts the writers, and kills them some time after their start, in one of four runs,
+// or after their first message. It notes the last number of each lane, and returns how many were
 // printed.
 func killWriters(t *testing.T, dir string, after time.Duration, printed map[int]int64) (sum int) {
 	t.Helper()
@@ -66,6 +69,7 @@ func killWriters(t *testing.T, dir string, after time.Duration, printed map[int]
 	} else {
 		after /= 10
 	}
+
 	killing := time.AfterFunc(after, func() { _ = child.Process.Kill() })
 	defer killing.Stop()
 	rest, err := io.ReadAll(lines)
@@ -86,6 +90,7 @@ func notePrinted(text string, printed map[int]int64) (sum int) {
 		if !bytes.HasSuffix(line, []byte("\n")) {
 			continue
 		}
+
 		if _, err := fmt.Sscanf(string(line), "%d %d\n", &lane, &n); err == nil {
 			printed[lane] = max(printed[lane], n)
 			sum++

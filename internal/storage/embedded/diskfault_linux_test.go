@@ -14,7 +14,8 @@ import (
 func runWithFault(t *testing.T, dir, inject string, messages int) (printed []string) {
 	t.Helper()
 	child := exec.Command("strace", "-f", "-qq", "-o", filepath.Join(t.TempDir(), "record"),
-		"-P", filepath.Join(dir, "weir.db"), "-e", "signal=none", "-e", "inject="+inject, os.Args[0])
+		"-P", filepath.Join(dir, "weir.db"), "-e", "signal=none", "-e", "inject="+inject,
+		os.Args[0])
 	child.Env = append(os.Environ(), childVariable+"="+dir)
 	out, err := child.StdoutPipe()
 	must(t, err)
@@ -27,6 +28,7 @@ func runWithFault(t *testing.T, dir, inject string, messages int) (printed []str
 			isKilled = true
 		}
 	}
+
 	_ = child.Wait()
 
 	return printed
@@ -42,8 +44,8 @@ func countPrefix(lines []string, prefix string) (n int) {
 	return n
 }
 
-// If the disk is full, writes fail as not done, with a text that says so. When there is space again,
-// the same store goes on, and nothing is lost.
+// If the disk is full, writes fail as not done, with a text that says so. When there is space
+// again, the same store goes on, and nothing is lost.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -54,18 +56,21 @@ func TestDiskFull(t *testing.T) {
 	if full == 0 || countPrefix(lines, "error:") != full {
 		t.Errorf("got the errors %q, want some, all of a full disk", lines)
 	}
+
 	if n := countPrefix(lines, "broken"); n > 0 {
 		t.Errorf("the store broke: %q", lines)
 	}
+
 	noted := map[int]int64{}
 	if sum := notePrinted(strings.Join(lines, "\n")+"\n", noted); sum < 60 {
 		t.Errorf("got %d messages, want 60 at least, because the store goes on", sum)
 	}
+
 	checkWriters(t, dir, noted)
 }
 
-// If the disk fails in a sync, the write is not done, or the store breaks because only the disk knows
-// whether it is. Nothing that was printed is lost.
+// If the disk fails in a sync, the write is not done, or the store breaks because only the disk
+// knows whether it is. Nothing that was printed is lost.
 func TestDiskFails(t *testing.T) {
 	t.Parallel()
 	isBroken := false
@@ -77,11 +82,13 @@ func TestDiskFails(t *testing.T) {
 		if countPrefix(lines, "error:")+countPrefix(lines, "broken:") == 0 {
 			t.Errorf("%s: got %q, want an error", inject, lines)
 		}
+
 		isBroken = isBroken || countPrefix(lines, "broken: the disk failed") > 0
 		noted := map[int]int64{}
 		notePrinted(strings.Join(lines, "\n")+"\n", noted)
 		checkWriters(t, dir, noted)
 	}
+
 	if !isBroken {
 		t.Error("the store never broke, want it to break if the last sync of a commit fails")
 	}

@@ -19,13 +19,13 @@
 //
 // # Durability
 //
-// A write is on disk before its call returns. Writes of all callers that wait at the same time share
-// one commit of the database (see committer). In a commit each write stands alone: if the condition
-// of one does not hold, this one is refused, and the others are done. A commit writes pages that no
-// valid state refers to, syncs them, then writes and syncs one page that makes the new state valid.
-// So a process that dies at any moment, or a power cut, leaves the state after some whole commit.
-// All rows and blobs are in one file, and commits are in one order: if a row is durable, then so is
-// each blob that was written before the row.
+// A write is on disk before its call returns. Writes of all callers that wait at the same time
+// share one commit of the database (see committer). In a commit each write stands alone: if the
+// condition of one does not hold, this one is refused, and the others are done. A commit writes
+// pages that no valid state refers to, syncs them, then writes and syncs one page that makes the
+// new state valid. So a process that dies at any moment, or a power cut, leaves the state after
+// some whole commit. All rows and blobs are in one file, and commits are in one order: if a row is
+// durable, then so is each blob that was written before the row.
 //
 // A reader has a snapshot: it sees the state after one whole commit, while others write.
 //

@@ -66,7 +66,8 @@ func explainOpen(err error) error {
 	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EEXIST):
 		return fmt.Errorf("it must be a folder, and not a file (%w): take another name", err)
 	case isDamaged(err):
-		return fmt.Errorf("%s is no store of Weir, or it is damaged (%w): restore a back-up", dataName, err)
+		return fmt.Errorf("%s is no store of Weir, or it is damaged (%w): restore a back-up",
+			dataName, err)
 	}
 
 	return err
@@ -78,9 +79,9 @@ func isDamaged(err error) bool {
 		errors.Is(err, berrors.ErrVersionMismatch) || errors.Is(err, errDamaged)
 }
 
-// explainPanic returns the error for a recovered panic; without a panic it returns err. bbolt panics
-// if it meets a page that cannot be true, and the machine does if the disk cannot read a page of the
-// mapped file. For the latter the caller must have called debug.SetPanicOnFault.
+// explainPanic returns the error for a recovered panic; without a panic it returns err. bbolt
+// panics if it meets a page that cannot be true, and the machine does if the disk cannot read a
+// page of the mapped file. For the latter the caller must have called debug.SetPanicOnFault.
 func explainPanic(panicked any, err error) error {
 	if panicked == nil {
 		return err

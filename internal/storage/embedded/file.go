@@ -39,7 +39,8 @@ var (
 	queueBuckets     = []string{ticketsBucket, poisonBucket, eventsBucket}
 	containerBuckets = []string{bodiesBucket, inboxBucket, acceptedBucket, rejectedBucket}
 	// In a container's bucket: the entries by name, the content, and the uploads under way.
-	entriesBucket, chunksBucket, uploadsBucket = []byte("entries"), []byte("chunks"), []byte("uploads")
+	entriesBucket, chunksBucket, uploadsBucket = []byte("entries"), []byte("chunks"),
+		[]byte("uploads")
 )
 
 var aboutKey = []byte("about")
@@ -63,7 +64,8 @@ func mappedBytes() int {
 
 func fileOptions(noSync bool) *bolt.Options {
 	return &bolt.Options{
-		Timeout: time.Second, NoSync: noSync, NoGrowSync: noSync, PageSize: pageSize, NoStatistics: true,
+		Timeout: time.Second, NoSync: noSync, NoGrowSync: noSync, PageSize: pageSize,
+		NoStatistics: true,
 		// The list of free pages grows with the file, and each commit would write it. So it is
 		// written by Close alone; after a crash, Open finds the free pages by a walk.
 		NoFreelistSync: true, FreelistType: bolt.FreelistMapType, InitialMmapSize: mappedBytes(),
@@ -86,9 +88,11 @@ func createData(path string) error {
 	if err != nil {
 		return err
 	}
+
 	if err := db.Close(); err != nil {
 		return err
 	}
+
 	if err := os.Rename(unfinished, path); err != nil {
 		return err
 	}
@@ -101,6 +105,7 @@ func openFile(path string, noSync bool) (db *bolt.DB, err error) {
 	if err := checkSize(path, noSync); err != nil {
 		return nil, err
 	}
+
 	if err := walkIfNeeded(path); err != nil {
 		return nil, err
 	}
@@ -110,6 +115,7 @@ func openFile(path string, noSync bool) (db *bolt.DB, err error) {
 		db, err = bolt.Open(path, 0o600, fileOptions(noSync))
 		return err
 	})
+
 	switch {
 	case errors.Is(err, berrors.ErrTimeout):
 		return nil, fmt.Errorf("another program has %s open", path)
@@ -134,9 +140,10 @@ func checkSize(path string, noSync bool) error {
 	} else if hasOne && !noSync && newest.pages < math.MaxInt64/pageSize {
 		want = max(want, int64(newest.pages)*pageSize)
 	}
+
 	if info.Size() < want {
-		return fmt.Errorf("%w: the file has %d bytes, and its content needs %d: it was cut off", errDamaged,
-			info.Size(), want)
+		return fmt.Errorf("%w: the file has %d bytes, and its content needs %d: it was cut off",
+			errDamaged, info.Size(), want)
 	}
 
 	return nil
@@ -159,6 +166,7 @@ func prepare(tx *bolt.Tx, now time.Time) error {
 	if err := checkFormat(tx, now); err != nil {
 		return err
 	}
+
 	if _, err := tx.CreateBucketIfNotExists([]byte(tableBucket)); err != nil {
 		return err
 	}
@@ -168,6 +176,7 @@ func prepare(tx *bolt.Tx, now time.Time) error {
 		if err == nil {
 			err = showAbandoned(b, now)
 		}
+
 		if err != nil {
 			return err
 		}
@@ -201,9 +210,11 @@ func checkFormat(tx *bolt.Tx, now time.Time) error {
 	if err := json.Unmarshal(text, &a); err != nil {
 		return fmt.Errorf("read the format of the store: %w", err)
 	}
+
 	if a.Format > format {
 		return fmt.Errorf("a newer version of Weir has written this store (format %d); this version "+
-			"reads formats up to %d: run the newer version, or take another folder", a.Format, format)
+			"reads formats up to %d: run the newer version, or take another folder",
+			a.Format, format)
 	}
 
 	return nil

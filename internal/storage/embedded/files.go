@@ -17,11 +17,13 @@ type files struct{ container }
 var _ storage.Files = (*files)(nil)
 
 // List implements storage.Files.
-func (f *files) List(ctx context.Context, prefix, marker string) (page storage.FilePage, err error) {
+func (f *files) List(ctx context.Context, prefix, marker string) (page storage.FilePage,
+	err error) {
 	page.Next, err = f.list(ctx, "file list", prefix, marker, func(name string, e entry) {
 		page.Files = append(page.Files, storage.File{Name: name, ETag: e.etag(), Size: e.Size,
-			ModifiedAt: e.ModifiedAt.UTC(), ContentType: e.ContentType, ContentEncoding: e.ContentEncoding,
-			Metadata: e.Metadata})
+			ModifiedAt: e.ModifiedAt.UTC(), ContentType: e.ContentType,
+			ContentEncoding: e.ContentEncoding,
+			Metadata:        e.Metadata})
 	})
 	if err != nil {
 		return storage.FilePage{}, err
@@ -31,8 +33,8 @@ func (f *files) List(ctx context.Context, prefix, marker string) (page storage.F
 }
 
 // Read implements storage.Files.
-func (f *files) Read(ctx context.Context, name string, version storage.ETag, offset, length int64) (data []byte,
-	err error) {
+func (f *files) Read(ctx context.Context, name string, version storage.ETag, offset,
+	length int64) (data []byte, err error) {
 	const op = "file read"
 	err = f.store.read(ctx, op, func(tx *bolt.Tx) error {
 		p := f.parts(tx)
@@ -40,11 +42,14 @@ func (f *files) Read(ctx context.Context, name string, version storage.ETag, off
 		if err != nil {
 			return err
 		}
+
 		if offset < 0 || length < 1 || offset+length > e.Size {
 			return newError(op, storage.Other,
 				fmt.Errorf("bytes %d to %d of %d", offset, offset+length, e.Size))
 		}
+
 		data, err = p.readBytes(e, offset, length)
+
 		return err
 	})
 

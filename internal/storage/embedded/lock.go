@@ -48,9 +48,11 @@ func lockFolder(dir, program string, now time.Time) (*folderLock, error) {
 	if errors.Is(err, errLocked) {
 		err = &InUseError{readOwner(file)}
 	}
+
 	if err == nil {
 		err = writeOwner(file, program, now)
 	}
+
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
@@ -72,18 +74,22 @@ func writeOwner(file *os.File, program string, now time.Time) error {
 	if program == "" {
 		program = "weir"
 	}
+
 	host, err := os.Hostname()
 	if err != nil {
 		host = "this machine"
 	}
 
-	text, err := json.Marshal(Owner{Program: program, Process: os.Getpid(), Host: host, StartedAt: now.UTC()})
+	text, err := json.Marshal(Owner{Program: program, Process: os.Getpid(), Host: host,
+		StartedAt: now.UTC()})
 	if err != nil {
 		return err
 	}
+
 	if err := file.Truncate(0); err != nil {
 		return err
 	}
+
 	_, err = file.WriteAt(text, 0)
 
 	return err

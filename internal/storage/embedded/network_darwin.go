@@ -8,6 +8,7 @@ func networkName(dir string) (string, error) {
 	if err := unix.Statfs(dir, &found); err != nil {
 		return "", err
 	}
+
 	if found.Flags&unix.MNT_LOCAL != 0 {
 		return "", nil
 	}

@@ -30,6 +30,7 @@ func networkName(dir string) (string, error) {
 	if err := unix.Statfs(dir, &found); err != nil {
 		return "", err
 	}
+
 	if found.Type != unix.FUSE_SUPER_MAGIC {
 		return networkTypes[int64(uint32(found.Type))], nil
 	}
@@ -48,7 +49,8 @@ func networkName(dir string) (string, error) {
 		return "", err
 	}
 
-	return fuseName(mounts, strconv.Itoa(int(unix.Major(stat.Dev)))+":"+strconv.Itoa(int(unix.Minor(stat.Dev))))
+	return fuseName(mounts, strconv.Itoa(int(unix.Major(stat.Dev)))+":"+
+		strconv.Itoa(int(unix.Minor(stat.Dev))))
 }
 
 // fuseName returns the name of the mounted device in the format of /proc/self/mountinfo if it is a
@@ -67,6 +69,7 @@ func fuseName(mounts io.Reader, device string) (string, error) {
 		if name == "fuse" {
 			name, _, _ = strings.Cut(filepath.Base(kinds[1]), "#")
 		}
+
 		for _, known := range networkFuse {
 			if name == known {
 				return name, nil

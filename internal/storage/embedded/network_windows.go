@@ -15,7 +15,8 @@ func networkName(dir string) (string, error) {
 	}
 
 	volume := filepath.VolumeName(path)
-	if strings.HasPrefix(volume, `\\`) && !strings.HasPrefix(volume, `\\?\`) && !strings.HasPrefix(volume, `\\.\`) {
+	if strings.HasPrefix(volume, `\\`) && !strings.HasPrefix(volume, `\\?\`) &&
+		!strings.HasPrefix(volume, `\\.\`) {
 		return volume, nil
 	}
 

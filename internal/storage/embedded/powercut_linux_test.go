@@ -27,8 +27,8 @@ const (
 	linePrinted
 )
 
-// event is a system call of the writers, in the order in which the calls began. A sync is there when
-// it has ended, and covers the events before it began.
+// event is a system call of the writers, in the order in which the calls began. A sync is there
+// when it has ended, and covers the events before it began.
 type event struct {
 	kind   eventKind
 	data   []byte // of a write, or the printed line
@@ -41,6 +41,7 @@ type event struct {
 func TestPowerCut(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
+
 	// The file exists before the record begins: createData makes it durable by a rename.
 	printed := map[int]int64{}
 	makeStore(t, dir)
@@ -60,8 +61,10 @@ func TestPowerCut(t *testing.T) {
 		if t.Failed() {
 			t.Fatalf("seed %d: cut before the event %d of %d", seed, at, len(events))
 		}
+
 		must(t, os.RemoveAll(cut))
 	}
+
 	t.Logf("%d cuts in %d events", cuts, len(events))
 }
 
@@ -93,10 +96,12 @@ func TestPowerCut_FindsMissingSyncs(t *testing.T) {
 				unsynced = append(unsynced, e)
 			}
 		}
+
 		data := replay(image, unsynced, shown, random)
 		must(t, os.WriteFile(filepath.Join(cut, "weir.db"), data, 0o600))
 		found = found || isLost(t, cut, shown)
 	}
+
 	if !found {
 		t.Error("a record without syncs was whole 20 times, want losses")
 	}
@@ -109,11 +114,13 @@ func isLost(t *testing.T, dir string, printed map[int]int64) bool {
 	if err != nil || len(r.Problems) > 0 {
 		return true
 	}
+
 	store, err := embedded.Open(dir, embedded.Options{})
 	if err != nil {
 		return true
 	}
 	defer func() { must(t, store.Close()) }()
+
 	for lane := range writerLanes {
 		head, err := store.Table().Get(t.Context(), lanePartition(lane), "!head")
 		if err != nil || head.Values["N"].(int64) < printed[lane] {
@@ -137,6 +144,7 @@ func recordWriters(t *testing.T, dir string) []event {
 	lines := bufio.NewScanner(out)
 	for n := 0; n < 60 && lines.Scan(); n++ {
 	}
+
 	// strace ends when its child does; the name of the lock has the child's id.
 	must(t, killOwner(dir))
 	for lines.Scan() {
@@ -159,14 +167,17 @@ func killOwner(dir string) error {
 	if err != nil {
 		return err
 	}
+
 	found := ownerPattern.FindSubmatch(text)
 	if found == nil {
 		return fmt.Errorf("no process in %s", text)
 	}
+
 	id, err := strconv.Atoi(string(found[1]))
 	if err != nil {
 		return err
 	}
+
 	process, err := os.FindProcess(id)
 	if err != nil {
 		return err
@@ -189,11 +200,15 @@ func readRecord(t *testing.T, record, path string) (events []event) {
 			delete(syncing, end[1])
 			continue
 		}
+
 		c := callPattern.FindStringSubmatch(line)
 		if c == nil {
 			continue
 		}
-		thread, name, descriptor, file, content, tail := c[1], c[2], c[3], decodePath(c[4]), c[5], c[9]
+
+		thread, name, descriptor, file, content, tail := c[1], c[2], c[3],
+			decodePath(c[4]), c[5], c[9]
+
 		switch {
 		case name == "write" && descriptor == "1":
 			events = append(events, event{kind: linePrinted, data: decodeHex(t, content)})
@@ -201,17 +216,21 @@ func readRecord(t *testing.T, record, path string) (events []event) {
 		case name == "pwrite64":
 			offset, err := strconv.ParseInt(c[7], 10, 64)
 			must(t, err)
-			events = append(events, event{kind: fileWritten, data: decodeHex(t, content), offset: offset})
+			events = append(events,
+				event{kind: fileWritten, data: decodeHex(t, content), offset: offset})
+
 		case name == "ftruncate":
 			size, err := strconv.ParseInt(c[8], 10, 64)
 			must(t, err)
 			events = append(events, event{kind: fileSized, offset: size})
+
 		case strings.Contains(tail, "unfinished"):
 			syncing[thread] = len(events)
 		case strings.Contains(tail, "= 0"):
 			events = append(events, event{kind: fileSynced, covers: len(events)})
 		}
 	}
+
 	if len(events) < 100 {
 		t.Fatalf("the record has %d events, want 100 at least", len(events))
 	}
@@ -256,8 +275,10 @@ func replay(image []byte, events []event, printed map[int]int64, random *rand.Ra
 				disk = writeSectors(disk, e, func() bool { return true })
 			} else {
 				keep := random.IntN(3)
-				disk = writeSectors(disk, e, func() bool { return keep == 0 || keep == 1 && random.IntN(2) == 0 })
+				disk = writeSectors(disk, e,
+					func() bool { return keep == 0 || keep == 1 && random.IntN(2) == 0 })
 			}
+
 		case fileSized:
 			if i < synced || random.IntN(2) == 0 {
 				disk = resize(disk, e.offset)

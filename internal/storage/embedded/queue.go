@@ -61,6 +61,7 @@ func readMessage(key, value []byte) (m message, err error) {
 	if err == nil {
 		err = json.Unmarshal(text, &m)
 	}
+
 	if err != nil {
 		return m, fmt.Errorf("message of a queue: %w", err)
 	}
@@ -70,8 +71,8 @@ func readMessage(key, value []byte) (m message, err error) {
 
 // dequeued returns a message as the caller of Get gets it.
 func (m message) dequeued(key []byte) storage.QueueMessage {
-	return storage.QueueMessage{ID: strconv.FormatUint(m.Number, 10), PopReceipt: m.receipt(key), Text: m.Text,
-		DequeueCount: m.DequeueCount, InsertedAt: m.InsertedAt.UTC()}
+	return storage.QueueMessage{ID: strconv.FormatUint(m.Number, 10), PopReceipt: m.receipt(key),
+		Text: m.Text, DequeueCount: m.DequeueCount, InsertedAt: m.InsertedAt.UTC()}
 }
 
 func (m message) receipt(key []byte) string {
@@ -86,6 +87,7 @@ func (q *queue) Put(ctx context.Context, text string, delay time.Duration) error
 	if ctx.Err() != nil {
 		return endedError(ctx, op)
 	}
+
 	if err := limits.CheckMessage(op, text, delay, 0); err != nil {
 		return err
 	}
@@ -109,11 +111,13 @@ func noCheck(*bolt.Tx) error { return nil }
 
 // Get implements storage.Queue. It writes nothing if no message is visible, because a caller asks
 // again and again.
-func (q *queue) Get(ctx context.Context, max int, hide time.Duration) ([]storage.QueueMessage, error) {
+func (q *queue) Get(ctx context.Context, max int,
+	hide time.Duration) ([]storage.QueueMessage, error) {
 	const op = "queue get"
 	if ctx.Err() != nil {
 		return nil, endedError(ctx, op)
 	}
+
 	if err := limits.CheckMessages(op, max, hide); err != nil {
 		return nil, err
 	}
@@ -141,11 +145,13 @@ func (q *queue) Get(ctx context.Context, max int, hide time.Duration) ([]storage
 	return got, nil
 }
 
-func dequeue(b *bolt.Bucket, max int, now time.Time, hide time.Duration) (got []storage.QueueMessage, err error) {
+func dequeue(b *bolt.Bucket, max int, now time.Time,
+	hide time.Duration) (got []storage.QueueMessage, err error) {
 	var taken []message
 	var keys [][]byte
 	cursor := b.Cursor()
-	for key, value := cursor.First(); isVisible(key, now) && len(keys) < max; key, value = cursor.Next() {
+	for key, value := cursor.First(); isVisible(key, now) &&
+		len(keys) < max; key, value = cursor.Next() {
 		m, err := readMessage(key, value)
 		if err != nil {
 			return nil, err
@@ -160,6 +166,7 @@ func dequeue(b *bolt.Bucket, max int, now time.Time, hide time.Duration) (got []
 		if err := moveMessage(b, keys[i], hidden, m); err != nil {
 			return nil, err
 		}
+
 		got = append(got, m.dequeued(hidden))
 	}
 
@@ -176,11 +183,13 @@ func moveMessage(b *bolt.Bucket, from, to []byte, m message) error {
 }
 
 // Update implements storage.Queue.
-func (q *queue) Update(ctx context.Context, in storage.QueueMessage, text string, hide time.Duration) (string, error) {
+func (q *queue) Update(ctx context.Context, in storage.QueueMessage, text string,
+	hide time.Duration) (string, error) {
 	const op = "queue update"
 	if ctx.Err() != nil {
 		return "", endedError(ctx, op)
 	}
+
 	if err := limits.CheckMessage(op, text, hide, 0); err != nil {
 		return "", err
 	}
@@ -217,6 +226,7 @@ func (q *queue) changeDequeued(ctx context.Context, op string, in storage.QueueM
 		if err != nil || len(key) != 16 || b.Get(key) == nil {
 			return newError(op, storage.NotFound, nil)
 		}
+
 		m, err = readMessage(key, b.Get(key))
 		if err != nil {
 			return newError(op, storage.Other, err)
@@ -224,6 +234,7 @@ func (q *queue) changeDequeued(ctx context.Context, op string, in storage.QueueM
 		if m.receipt(key) != in.PopReceipt || in.ID != strconv.FormatUint(m.Number, 10) {
 			return newError(op, storage.NotFound, nil)
 		}
+
 		return nil
 	}
 
@@ -245,13 +256,14 @@ func (q *queue) Length(ctx context.Context) (n int64, err error) {
 }
 
 // showAbandoned makes the messages visible that the process before had dequeued: it has ended, so
-// no process works on them. A message that waits for its delay keeps the delay, also if the clock was
-// set back since.
+// no process works on them. A message that waits for its delay keeps the delay, also if the clock
+// was set back since.
 func showAbandoned(b *bolt.Bucket, now time.Time) error {
 	type move struct {
 		from, to []byte
 		m        message
 	}
+
 	var moves []move
 
 	err := b.ForEach(func(key, value []byte) error {
@@ -268,7 +280,9 @@ func showAbandoned(b *bolt.Bucket, now time.Time) error {
 			}
 			visibleAt = now.Add(hiddenUntil.Sub(m.InsertedAt))
 		}
+
 		moves = append(moves, move{append([]byte{}, key...), messageKey(visibleAt, m.Number), m})
+
 		return nil
 	})
 

@@ -87,6 +87,7 @@ func appendValue(out []byte, value any) []byte {
 			return append(out, typeTrue)
 		}
 		return append(out, typeFalse)
+
 	case float64:
 		return binary.BigEndian.AppendUint64(append(out, typeFloat), math.Float64bits(v))
 	case []byte:
@@ -117,8 +118,10 @@ func wantedColumns(columns []string) func(name []byte) bool {
 }
 
 // decodeRow returns a row with copies of its bytes.
-func decodeRow(partition, key string, value []byte, isWanted func([]byte) bool) (storage.Row, error) {
-	row := storage.Row{Partition: partition, Key: key, ETag: rowETag(value), Values: map[string]any{}}
+func decodeRow(partition, key string, value []byte,
+	isWanted func([]byte) bool) (storage.Row, error) {
+	row := storage.Row{Partition: partition, Key: key, ETag: rowETag(value),
+		Values: map[string]any{}}
 	if len(value) < rowHeader ||
 		binary.BigEndian.Uint32(value) != sumOf([]byte(partition), []byte(key), value[4:]) {
 		return row, fmt.Errorf("row %s of %s: %w", key, partition, errDamaged)
@@ -132,6 +135,7 @@ func decodeRow(partition, key string, value []byte, isWanted func([]byte) bool) 
 			row.Values[string(name)] = copyValue(v)
 		}
 	}
+
 	if d.isDamaged {
 		return row, fmt.Errorf("row %s of %s: %w", key, partition, errDamaged)
 	}
@@ -196,6 +200,7 @@ func (d *decoder) takeValue() any {
 		if bits := d.take(8); !d.isDamaged {
 			return math.Float64frombits(binary.BigEndian.Uint64(bits))
 		}
+
 	case typeBytes:
 		return d.takeText()
 	case typeTime:

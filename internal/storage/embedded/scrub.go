@@ -12,8 +12,9 @@ import (
 	"weir/internal/clock"
 )
 
-// bbolt writes a changed page to another place, and the bytes of the old page stay in the file until
-// the place is used again. So a scrub overwrites the pages that the present state does not refer to.
+// bbolt writes a changed page to another place, and the bytes of the old page stay in the file
+// until the place is used again. So a scrub overwrites the pages that the present state does not
+// refer to.
 const (
 	// scrubStep is the number of pages that one step looks at while no commit runs.
 	scrubStep = 1024
@@ -63,17 +64,20 @@ func (c *scrubber) scrubPart(ctx context.Context) (isDone bool, err error) {
 		if ctx.Err() != nil {
 			return false, endedError(ctx, "scrub")
 		}
+
 		var wrote bool
 		wrote, isDone, err = c.step()
 		if err != nil {
 			return false, err
 		}
+
 		changed = changed || wrote
 	}
 
 	if isDone {
 		c.next = 0
 	}
+
 	if changed && !c.store.noSync {
 		return isDone, c.file.Sync()
 	}
@@ -101,6 +105,7 @@ func (c *scrubber) step() (wrote, isDone bool, err error) {
 		if err != nil {
 			return err
 		}
+
 		pages := int(info.Size() / pageSize)
 		end := min(c.next+scrubStep, pages)
 		wrote, err = c.zeroFree(tx, c.next, end)
@@ -120,6 +125,7 @@ func (c *scrubber) zeroFree(tx *bolt.Tx, begin, end int) (wrote bool, err error)
 		for last < end && isFree(tx, last) {
 			last++
 		}
+
 		if last > first {
 			one, err := c.zeroPages(first, last)
 			if err != nil {
@@ -127,6 +133,7 @@ func (c *scrubber) zeroFree(tx *bolt.Tx, begin, end int) (wrote bool, err error)
 			}
 			wrote = wrote || one
 		}
+
 		first = last + 1
 	}
 
@@ -152,9 +159,11 @@ func (c *scrubber) zeroPages(first, end int) (wrote bool, err error) {
 		if bytes.Equal(data[n*pageSize:(n+1)*pageSize], zeroPage[:]) {
 			continue
 		}
+
 		if _, err := c.file.WriteAt(zeroPage[:], int64(first+n)*pageSize); err != nil {
 			return wrote, err
 		}
+
 		wrote = true
 	}
 
@@ -170,11 +179,13 @@ func (c *scrubber) repeat(ctx context.Context) {
 		if !c.store.longReads.TryLock() {
 			continue // a back-up must not hold up a process that ends
 		}
+
 		c.store.longReads.Unlock()
 		id, isKnown := c.store.committer.stateID()
 		if !isKnown || (id == c.seen && c.next == 0) {
 			continue
 		}
+
 		if _, err := c.scrubPart(ctx); err == nil {
 			c.seen = id
 		}

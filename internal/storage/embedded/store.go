@@ -77,9 +77,11 @@ func open(dir string, o Options) (*Store, error) {
 	if o.Now == nil {
 		o.Now = steadyClock()
 	}
+
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, explainOpen(err)
 	}
+
 	if err := refuseNetwork(dir); err != nil {
 		return nil, err
 	}
@@ -89,7 +91,8 @@ func open(dir string, o Options) (*Store, error) {
 		return nil, explainOpen(err)
 	}
 
-	s := &Store{dir: dir, lock: lock, now: o.Now, noSync: o.NoSync, leases: memory.New(o.Now).Leases()}
+	s := &Store{dir: dir, lock: lock, now: o.Now, noSync: o.NoSync,
+		leases: memory.New(o.Now).Leases()}
 	if err := s.openData(o); err != nil {
 		lock.release()
 		return nil, explainOpen(err)
@@ -110,6 +113,7 @@ func (s *Store) openData(o Options) error {
 	if err := removeCopies(s.dir); err != nil {
 		return err
 	}
+
 	if err := createData(path); err != nil {
 		return err
 	}
@@ -118,6 +122,7 @@ func (s *Store) openData(o Options) error {
 	if err != nil {
 		return err
 	}
+
 	err = guardFaults(func() error {
 		return db.Update(func(tx *bolt.Tx) error { return prepare(tx, o.Now()) })
 	})
@@ -143,6 +148,7 @@ func (s *Store) startScrub(path string) error {
 		s.end()
 		return err
 	}
+
 	c := &scrubber{store: s, file: file}
 	s.scrubbing.Go(func() {
 		defer file.Close()

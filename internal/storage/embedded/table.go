@@ -80,6 +80,7 @@ func readPage(p partition, q storage.Query) (page storage.Page, err error) {
 		if err != nil {
 			return storage.Page{}, err
 		}
+
 		page.Rows = append(page.Rows, row)
 		size += len(value)
 	}
@@ -102,22 +103,26 @@ func seekFirst(c *bolt.Cursor, q storage.Query) (key, value []byte) {
 }
 
 // Transact implements storage.Table.
-func (t *table) Transact(ctx context.Context, name string, ops []storage.Op) ([]storage.ETag, error) {
+func (t *table) Transact(ctx context.Context, name string,
+	ops []storage.Op) ([]storage.ETag, error) {
 	if ctx.Err() != nil {
 		return nil, endedError(ctx, opTransact)
 	}
+
 	if err := limits.CheckTransaction(name, ops); err != nil {
 		return nil, err
 	}
 
-	w := &rowWriter{partition: name, ops: make([]rowOp, len(ops)), etags: make([]storage.ETag, len(ops))}
+	w := &rowWriter{partition: name, ops: make([]rowOp, len(ops)),
+		etags: make([]storage.ETag, len(ops))}
 	weight := 0
 	for i, op := range ops {
 		w.ops[i] = prepareOp(op)
 		weight += len(w.ops[i].value) + 2*len(op.Key) + 64
 	}
 
-	err := t.store.committer.do(ctx, &change{op: opTransact, weight: weight, check: w.check, write: w.write})
+	err := t.store.committer.do(ctx,
+		&change{op: opTransact, weight: weight, check: w.check, write: w.write})
 	if err != nil {
 		return nil, err
 	}
@@ -212,6 +217,7 @@ func (w *rowWriter) write(tx *bolt.Tx) error {
 	if err != nil {
 		return err
 	}
+
 	rows.FillPercent = rowFill
 
 	for i, op := range w.ops {
@@ -227,14 +233,17 @@ func (w *rowWriter) write(tx *bolt.Tx) error {
 		if err != nil {
 			return err
 		}
+
 		number, err := all.NextSequence()
 		if err != nil {
 			return err
 		}
+
 		sealRow(value, w.partition, op.key, number)
 		if err := rows.Put([]byte(op.key), value); err != nil {
 			return err
 		}
+
 		w.etags[i] = etagOf(number)
 	}
 
@@ -255,6 +264,7 @@ func (op rowOp) newValue(partition string, rows *bolt.Bucket) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for name, value := range op.merged {
 		stored.Values[name] = value
 	}
@@ -303,6 +313,7 @@ func (s *Store) read(ctx context.Context, op string, f func(*bolt.Tx) error) err
 	if ctx.Err() != nil {
 		return endedError(ctx, op)
 	}
+
 	if err := s.committer.brokenBy(); err != nil {
 		return newError(op, storage.Unavailable, err)
 	}

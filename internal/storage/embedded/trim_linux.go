@@ -27,7 +27,8 @@ func trimmer(db *bolt.DB) func() {
 func trim(db *bolt.DB) {
 	// A read transaction keeps the mapping where it is. If the system refuses, nothing is lost.
 	_ = db.View(func(tx *bolt.Tx) error {
-		_, _, errno := unix.Syscall(unix.SYS_MADVISE, db.Info().Data, uintptr(tx.Size()), unix.MADV_DONTNEED)
+		_, _, errno := unix.Syscall(unix.SYS_MADVISE, db.Info().Data, uintptr(tx.Size()),
+			unix.MADV_DONTNEED)
 		if errno != 0 {
 			return errno
 		}

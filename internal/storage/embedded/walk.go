@@ -11,9 +11,9 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// bbolt walks over a file in goroutines of its own when it opens a file without a list of free pages,
-// and when it checks a file. If a page is damaged, it panics there, which no caller can catch. So
-// these functions walk over the file before.
+// bbolt walks over a file in goroutines of its own when it opens a file without a list of free
+// pages, and when it checks a file. If a page is damaged, it panics there, which no caller can
+// catch. So these functions walk over the file before.
 
 // walkIfNeeded returns an error if bbolt would walk over the file, and a page is damaged.
 func walkIfNeeded(path string) error {
@@ -64,10 +64,12 @@ func readNewestState(path string) (newest fileState, hasOne bool, err error) {
 		if _, err := file.ReadAt(state[:], n*pageSize); err != nil {
 			continue // the file is too short, or this page cannot be read
 		}
+
 		sum := fnv.New64a()
 		sum.Write(state[placeHeader:placeSum])
 		isWhole := binary.NativeEndian.Uint64(state[placeSum:]) == sum.Sum64()
-		if id := binary.NativeEndian.Uint64(state[placeState:]); isWhole && (!hasOne || id >= newest.id) {
+		if id := binary.NativeEndian.Uint64(state[placeState:]); isWhole &&
+			(!hasOne || id >= newest.id) {
 			hasOne = true
 			newest = fileState{id, binary.NativeEndian.Uint64(state[placePages:]),
 				binary.NativeEndian.Uint64(state[placeFreePages:]) == noFreePages}
@@ -98,6 +100,7 @@ func walkBucket(b *bolt.Bucket) error {
 		if before != nil && string(before) >= string(key) {
 			return fmt.Errorf("%w: keys in a wrong order", errDamaged)
 		}
+
 		before = key
 		if value != nil {
 			return nil

@@ -54,8 +54,8 @@ type notSentError struct{ error }
 func (e *notSentError) Unwrap() error { return e.error }
 
 // send sends a call, and returns the response. The error is that of a call without a usable answer.
-func (c *client) send(ctx context.Context, op string, isWrite bool, one call, content io.Reader) (*http.Response,
-	error) {
+func (c *client) send(ctx context.Context, op string, isWrite bool, one call,
+	content io.Reader) (*http.Response, error) {
 	if ctx.Err() != nil {
 		return nil, newError(op, storage.Unavailable, context.Cause(ctx))
 	}
@@ -64,10 +64,12 @@ func (c *client) send(ctx context.Context, op string, isWrite bool, one call, co
 	if err := gob.NewEncoder(&body).Encode(&one); err != nil {
 		return nil, newError(op, storage.Other, err)
 	}
+
 	all := io.Reader(&body)
 	if content != nil {
 		all = io.MultiReader(&body, content)
 	}
+
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://folder"+callPath, all)
 	if err != nil {
 		return nil, newError(op, storage.Other, err)
@@ -77,12 +79,14 @@ func (c *client) send(ctx context.Context, op string, isWrite bool, one call, co
 	if err != nil {
 		return nil, lostError(op, isWrite, err)
 	}
+
 	if response.StatusCode == http.StatusNotFound {
 		err = errors.New("the process that has the folder is another version of Weir")
 	} else if response.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10))
 		err = errors.New(string(bytes.TrimSpace(text)))
 	}
+
 	if err != nil {
 		_ = response.Body.Close()
 		return nil, newError(op, storage.Other, err)
@@ -107,7 +111,8 @@ func newError(op string, kind storage.Kind, err error) error {
 }
 
 // do makes a call.
-func (c *client) do(ctx context.Context, op string, isWrite bool, one call, content io.Reader) (a answer, err error) {
+func (c *client) do(ctx context.Context, op string, isWrite bool, one call,
+	content io.Reader) (a answer, err error) {
 	response, err := c.send(ctx, op, isWrite, one, content)
 	if err != nil {
 		return a, err
@@ -117,6 +122,7 @@ func (c *client) do(ctx context.Context, op string, isWrite bool, one call, cont
 	if err := gob.NewDecoder(response.Body).Decode(&a); err != nil {
 		return a, lostError(op, isWrite, fmt.Errorf("the answer was cut off: %w", err))
 	}
+
 	if a.Failure != nil {
 		return a, a.Failure.decode()
 	}
@@ -142,7 +148,9 @@ func (c *client) Tickets() timelimit.QueuePort { return timelimit.Queue(remoteQu
 func (c *client) Poison() timelimit.QueuePort { return timelimit.Queue(remoteQueue{c, "poison"}) }
 
 // InboxEvents implements Account.
-func (c *client) InboxEvents() timelimit.QueuePort { return timelimit.Queue(remoteQueue{c, "events"}) }
+func (c *client) InboxEvents() timelimit.QueuePort {
+	return timelimit.Queue(remoteQueue{c, "events"})
+}
 
 // Bodies implements Account.
 func (c *client) Bodies() timelimit.BlobPort { return timelimit.Blobs(remoteBlobs{c}) }
@@ -231,6 +239,7 @@ func restoreRow(row storage.Row) storage.Row {
 	if row.Values == nil {
 		row.Values = map[string]any{}
 	}
+
 	for name, value := range row.Values {
 		switch v := value.(type) {
 		case []byte:
@@ -251,6 +260,7 @@ func (t remoteTable) Range(ctx context.Context, q storage.Query) (storage.Page, 
 	if err != nil {
 		return storage.Page{}, err
 	}
+
 	for i := range a.Page.Rows {
 		a.Page.Rows[i] = restoreRow(a.Page.Rows[i])
 	}
@@ -258,14 +268,17 @@ func (t remoteTable) Range(ctx context.Context, q storage.Query) (storage.Page, 
 	return a.Page, nil
 }
 
-func (t remoteTable) Transact(ctx context.Context, partition string, ops []storage.Op) ([]storage.ETag, error) {
+func (t remoteTable) Transact(ctx context.Context, partition string,
+	ops []storage.Op) ([]storage.ETag, error) {
 	for i, op := range ops {
 		if kind := unencodable(op.Values); kind != "" {
 			return nil, &storage.Error{Op: "table transact", Kind: storage.Other, Index: i,
 				Err: fmt.Errorf("a %s cannot be stored", kind)}
 		}
 	}
-	a, err := t.c.write(ctx, call{Port: portTable, Method: "Transact", Partition: partition, Ops: withoutNil(ops)})
+
+	a, err := t.c.write(ctx, call{Port: portTable, Method: "Transact", Partition: partition,
+		Ops: withoutNil(ops)})
 	if err != nil {
 		return nil, err
 	}
@@ -292,12 +305,15 @@ type remoteQueue struct {
 }
 
 func (q remoteQueue) Put(ctx context.Context, text string, delay time.Duration) error {
-	_, err := q.c.write(ctx, call{Port: portQueue, Name: q.name, Method: "Put", Text: text, Time: delay})
+	_, err := q.c.write(ctx, call{Port: portQueue, Name: q.name, Method: "Put", Text: text,
+		Time: delay})
 	return err
 }
 
-func (q remoteQueue) Get(ctx context.Context, max int, hide time.Duration) ([]storage.QueueMessage, error) {
-	a, err := q.c.write(ctx, call{Port: portQueue, Name: q.name, Method: "Get", Max: max, Time: hide})
+func (q remoteQueue) Get(ctx context.Context, max int,
+	hide time.Duration) ([]storage.QueueMessage, error) {
+	a, err := q.c.write(ctx, call{Port: portQueue, Name: q.name, Method: "Get", Max: max,
+		Time: hide})
 	for i := range a.Messages {
 		a.Messages[i].InsertedAt = a.Messages[i].InsertedAt.UTC()
 	}
@@ -305,9 +321,10 @@ func (q remoteQueue) Get(ctx context.Context, max int, hide time.Duration) ([]st
 	return a.Messages, err
 }
 
-func (q remoteQueue) Update(ctx context.Context, m storage.QueueMessage, text string, hide time.Duration) (string,
-	error) {
-	a, err := q.c.write(ctx, call{Port: portQueue, Name: q.name, Method: "Update", Message: m, Text: text, Time: hide})
+func (q remoteQueue) Update(ctx context.Context, m storage.QueueMessage, text string,
+	hide time.Duration) (string, error) {
+	a, err := q.c.write(ctx, call{Port: portQueue, Name: q.name, Method: "Update", Message: m,
+		Text: text, Time: hide})
 	return a.Text, err
 }
 
@@ -366,7 +383,8 @@ type remoteFiles struct {
 }
 
 func (f remoteFiles) List(ctx context.Context, prefix, marker string) (storage.FilePage, error) {
-	a, err := f.c.read(ctx, call{Port: portFiles, Name: f.name, Method: "List", Prefix: prefix, Marker: marker})
+	a, err := f.c.read(ctx, call{Port: portFiles, Name: f.name, Method: "List", Prefix: prefix,
+		Marker: marker})
 	for i := range a.Files.Files {
 		a.Files.Files[i].ModifiedAt = a.Files.Files[i].ModifiedAt.UTC()
 	}
@@ -374,19 +392,20 @@ func (f remoteFiles) List(ctx context.Context, prefix, marker string) (storage.F
 	return a.Files, err
 }
 
-func (f remoteFiles) Read(ctx context.Context, name string, version storage.ETag, offset, length int64) ([]byte,
-	error) {
-	a, err := f.c.read(ctx, call{Port: portFiles, Name: f.name, Method: "Read", Key: name, Version: string(version),
-		Offset: offset, Length: length})
+func (f remoteFiles) Read(ctx context.Context, name string, version storage.ETag, offset,
+	length int64) ([]byte, error) {
+	a, err := f.c.read(ctx, call{Port: portFiles, Name: f.name, Method: "Read", Key: name,
+		Version: string(version), Offset: offset, Length: length})
 	return a.Data, err
 }
 
 // Write implements storage.Files.
-func (f remoteFiles) Write(ctx context.Context, name, contentType string, metadata map[string]string,
-	body io.Reader) error {
+func (f remoteFiles) Write(ctx context.Context, name, contentType string,
+	metadata map[string]string, body io.Reader) error {
 	content := &bodyReader{Reader: body}
-	_, err := f.c.do(ctx, "files Write", true, call{Port: portFiles, Name: f.name, Method: "Write", Key: name,
-		ContentType: contentType, Metadata: metadata}, content)
+	_, err := f.c.do(ctx, "files Write", true,
+		call{Port: portFiles, Name: f.name, Method: "Write", Key: name,
+			ContentType: contentType, Metadata: metadata}, content)
 	if err := content.failed(); err != nil {
 		return err
 	}
@@ -395,14 +414,16 @@ func (f remoteFiles) Write(ctx context.Context, name, contentType string, metada
 }
 
 func (f remoteFiles) Delete(ctx context.Context, name string, version storage.ETag) error {
-	_, err := f.c.write(ctx, call{Port: portFiles, Name: f.name, Method: "Delete", Key: name, Version: string(version)})
+	_, err := f.c.write(ctx, call{Port: portFiles, Name: f.name, Method: "Delete", Key: name,
+		Version: string(version)})
 	return err
 }
 
 type remoteLeases struct{ c *client }
 
 func (l remoteLeases) Acquire(ctx context.Context, name, id string, length time.Duration) error {
-	_, err := l.c.write(ctx, call{Port: portLeases, Method: "Acquire", Key: name, ID: id, Time: length})
+	_, err := l.c.write(ctx, call{Port: portLeases, Method: "Acquire", Key: name, ID: id,
+		Time: length})
 	return err
 }
 
@@ -418,7 +439,8 @@ func (l remoteLeases) Release(ctx context.Context, name, id string) error {
 
 type remoteLeaseBlobs struct{ c *client }
 
-func (l remoteLeaseBlobs) List(ctx context.Context, prefix, marker string) (storage.BlobPage, error) {
+func (l remoteLeaseBlobs) List(ctx context.Context, prefix,
+	marker string) (storage.BlobPage, error) {
 	return l.c.list(ctx, call{Port: portBlobsL, Method: "List", Prefix: prefix, Marker: marker})
 }
 

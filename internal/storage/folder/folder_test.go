@@ -66,8 +66,10 @@ func openBoth(t *testing.T, o embedded.Options) (owner, other folder.Account) {
 	other, err = folder.Open(t.Context(), dir, embedded.Options{})
 	must(t, err)
 	t.Cleanup(func() { must(t, other.Close()) })
+
 	if owner.Owner().Process != 0 || other.Owner().Program != "weir serve" {
-		t.Fatalf("got the owners %+v and %+v, want none, and weir serve", owner.Owner(), other.Owner())
+		t.Fatalf("got the owners %+v and %+v, want none, and weir serve", owner.Owner(),
+			other.Owner())
 	}
 
 	return owner, other
@@ -118,7 +120,9 @@ func TestOther_LeasesConformance(t *testing.T) {
 	t.Parallel()
 	c := newClock()
 	storagetest.Leases(t, storagetest.LeaseHarness{
-		Open:    func(t *testing.T) storage.Leases { return openOther(t, embedded.Options{Now: c.Now}).Leases() },
+		Open: func(t *testing.T) storage.Leases {
+			return openOther(t, embedded.Options{Now: c.Now}).Leases()
+		},
 		Advance: c.Advance,
 	})
 }
@@ -136,11 +140,15 @@ func TestOpen_SharesTheStore(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	owner, other := openBoth(t, embedded.Options{})
-	const ours, theirs = "0f8fad5b-d9cb-469f-a165-70867728950e", "7c9e6679-7425-40de-944b-e07fc1f90ae7"
+	const ours, theirs = "0f8fad5b-d9cb-469f-a165-70867728950e",
+		"7c9e6679-7425-40de-944b-e07fc1f90ae7"
 	must(t, owner.Leases().Acquire(ctx, "lane-1.0", ours, time.Minute))
-	if err := other.Leases().Acquire(ctx, "lane-1.0", theirs, time.Minute); !storage.Is(err, storage.Conflict) {
+
+	if err := other.Leases().Acquire(ctx, "lane-1.0", theirs, time.Minute); !storage.Is(err,
+		storage.Conflict) {
 		t.Errorf("got %v for a lease of the owner, want an error of kind Conflict", err)
 	}
+
 	_, err := owner.Table().Transact(ctx, "1.0", []storage.Op{{Kind: storage.Insert, Key: "k"}})
 	must(t, err)
 	must(t, owner.Poison().Put(ctx, "poison", 0))
@@ -153,23 +161,32 @@ func TestOpen_SharesTheStore(t *testing.T) {
 		names = append(names, name)
 		return nil
 	}))
+
 	if !slices.Equal(names, []string{"1.0"}) {
 		t.Errorf("got the partitions %q, want 1.0", names)
 	}
-	for text, q := range map[string]storage.Queue{"poison": other.Poison(), "event": other.InboxEvents()} {
-		if got, err := q.Get(ctx, 1, time.Minute); err != nil || len(got) != 1 || got[0].Text != text {
+
+	for text, q := range map[string]storage.Queue{"poison": other.Poison(),
+		"event": other.InboxEvents()} {
+		if got, err := q.Get(ctx, 1, time.Minute); err != nil || len(got) != 1 ||
+			got[0].Text != text {
 			t.Errorf("got %+v, %v, want the message %s", got, err, text)
 		}
 	}
-	for name, f := range map[string]storage.Files{"accepted": other.Accepted(), "rejected": other.Rejected()} {
-		if page, err := f.List(ctx, "", ""); err != nil || len(page.Files) != 1 || page.Files[0].Name != name {
+
+	for name, f := range map[string]storage.Files{"accepted": other.Accepted(),
+		"rejected": other.Rejected()} {
+		if page, err := f.List(ctx, "", ""); err != nil || len(page.Files) != 1 ||
+			page.Files[0].Name != name {
 			t.Errorf("got %+v, %v, want the file %s", page, err, name)
 		}
 	}
+
 	r, err := other.Check(ctx)
 	if err != nil || r.Rows != 1 || r.Blobs != 2 || r.Messages != 2 || len(r.Problems) > 0 {
 		t.Errorf("got %+v, %v, want 1 row, 2 files and 2 messages without problems", r, err)
 	}
+
 	must(t, other.Scrub(ctx))
 
 	var copied bytes.Buffer
@@ -182,6 +199,7 @@ func TestOpen_SharesTheStore(t *testing.T) {
 	if _, err := third.Table().Get(ctx, "1.0", "k"); err != nil {
 		t.Errorf("got %v of the restored row, want no error", err)
 	}
+
 	must(t, third.Close())
 }
 
@@ -225,10 +243,12 @@ func TestOther_OwnerEnds(t *testing.T) {
 	if _, err := other.Table().Get(ctx, "p", "k"); !storage.Is(err, storage.Unavailable) {
 		t.Errorf("Get: got %v, want an error of kind Unavailable", err)
 	}
+
 	_, err = other.Table().Transact(ctx, "p", []storage.Op{{Kind: storage.Insert, Key: "k"}})
 	if !storage.Is(err, storage.Unavailable) && !storage.Is(err, storage.Ambiguous) {
 		t.Errorf("Transact: got %v, want an error of kind Unavailable or Ambiguous", err)
 	}
+
 	if err := other.Backup(ctx, &bytes.Buffer{}); err == nil {
 		t.Error("Backup: got no error, want one")
 	}
@@ -252,7 +272,8 @@ func TestOwn_PathTooLong(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(shortDir(t), strings.Repeat("long", 30))
 	_, err := folder.Own(dir, embedded.Options{})
-	if want := "take a folder with a shorter path"; err == nil || !strings.Contains(err.Error(), want) {
+	if want := "take a folder with a shorter path"; err == nil ||
+		!strings.Contains(err.Error(), want) {
 		t.Fatalf("got %v, want %q", err, want)
 	}
 }

@@ -41,6 +41,7 @@ func socketPath(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	if short, err := filepath.Rel(here, path); err == nil && len(short) <= maxSocketPath {
 		return short, nil
 	}
@@ -65,13 +66,16 @@ func listen(store *embedded.Store) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
+
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		return nil, err
 	}
+
 	// The folder is open to its user alone only if Weir made it.
 	if runtime.GOOS != "windows" {
 		if err := os.Chmod(path, 0o600); err != nil {
@@ -98,6 +102,7 @@ func (s *server) close() error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = s.http.Close()
 	}
+
 	s.done.Wait()
 
 	return err
@@ -158,12 +163,14 @@ func (s *server) answer(ctx context.Context, c call, content io.Reader, a *answe
 		if q := s.queue(c.Name); q != nil {
 			return answerQueue(ctx, q, c, a)
 		}
+
 	case portBlobs:
 		return answerBlobs(ctx, s.store.Bodies(), c, a)
 	case portFiles:
 		if f := s.files(c.Name); f != nil {
 			return answerFiles(ctx, f, c, content, a)
 		}
+
 	case portLeases, portBlobsL:
 		return answerLeases(ctx, s.store, c, a)
 	case portStore:
@@ -208,6 +215,7 @@ func answerTable(ctx context.Context, t storage.Table, c call, a *answer) (err e
 			c.Query.Columns = []string{}
 		}
 		a.Page, err = t.Range(ctx, c.Query)
+
 	case "Transact":
 		a.ETags, err = t.Transact(ctx, c.Partition, c.Ops)
 	default:
@@ -255,7 +263,8 @@ func answerBlobs(ctx context.Context, b timelimit.BlobPort, c call, a *answer) (
 	return err
 }
 
-func answerFiles(ctx context.Context, f storage.Files, c call, content io.Reader, a *answer) (err error) {
+func answerFiles(ctx context.Context, f storage.Files, c call, content io.Reader,
+	a *answer) (err error) {
 	switch c.Method {
 	case "List":
 		a.Files, err = f.List(ctx, c.Prefix, c.Marker)
@@ -299,6 +308,7 @@ func (s *server) answerStore(ctx context.Context, c call, a *answer) (err error)
 			a.Names = append(a.Names, name)
 			return nil
 		})
+
 	case "Check":
 		a.Report, err = s.store.Check(ctx)
 	case "Scrub":

@@ -85,7 +85,8 @@ func encodeError(err error) *failure {
 }
 
 func (f *failure) decode() error {
-	e := &storage.Error{Op: f.Op, Kind: f.Kind, Index: f.Index, Code: f.Code, RetryAfter: f.RetryAfter}
+	e := &storage.Error{Op: f.Op, Kind: f.Kind, Index: f.Index, Code: f.Code,
+		RetryAfter: f.RetryAfter}
 	if f.Text != "" {
 		e.Err = errors.New(f.Text)
 	}

@@ -22,16 +22,20 @@ func CheckMessage(op, text string, hide, least time.Duration) error {
 	if base64.StdEncoding.EncodedLen(len(text)) > maxMessage {
 		return &storage.Error{Op: op, Kind: storage.TooLarge, Index: -1}
 	}
+
 	if hide < least || hide > maxHide {
-		return &storage.Error{Op: op, Kind: storage.Other, Index: -1, Err: fmt.Errorf("hidden for %s", hide)}
+		return &storage.Error{Op: op, Kind: storage.Other, Index: -1,
+			Err: fmt.Errorf("hidden for %s", hide)}
 	}
+
 	return nil
 }
 
 // CheckMessages refuses a number of messages to dequeue, and a time to hide them.
 func CheckMessages(op string, max int, hide time.Duration) error {
 	if max < 1 || max > 32 {
-		return &storage.Error{Op: op, Kind: storage.Other, Index: -1, Err: fmt.Errorf("%d messages", max)}
+		return &storage.Error{Op: op, Kind: storage.Other, Index: -1,
+			Err: fmt.Errorf("%d messages", max)}
 	}
 	return CheckMessage(op, "", hide, time.Second)
 }
@@ -49,6 +53,7 @@ func CheckLease(op, id string, length time.Duration) error {
 	default:
 		return nil
 	}
+
 	return &storage.Error{Op: op, Kind: storage.Other, Index: -1, Err: err}
 }
 

@@ -6,14 +6,15 @@ import (
 	"strings"
 )
 
-// Walk visits the pages of several listings, one listing after the other, from a marker on; "" = from
-// the beginning. Each listing has the names with one of the prefixes. The function visit handles the
-// page at a listing's own marker, and returns the marker of the listing's next page; "" = the listing
-// is over.
+// Walk visits the pages of several listings, one listing after the other, from a marker on; "" =
+// from the beginning. Each listing has the names with one of the prefixes. The function visit
+// handles the page at a listing's own marker, and returns the marker of the listing's next page; ""
+// = the listing is over.
 //
-// If visit fails, Walk returns the marker of that page with the error, so that a later call continues
-// there. Otherwise isDone is true.
-func Walk(prefixes []string, marker string, visit func(prefix, marker string) (next string, err error)) (
+// If visit fails, Walk returns the marker of that page with the error, so that a later call
+// continues there. Otherwise isDone is true.
+func Walk(prefixes []string, marker string,
+	visit func(prefix, marker string) (next string, err error)) (
 	next string, isDone bool, err error) {
 	number, at := parse(marker)
 	for ; number < len(prefixes); number, at = number+1, "" {
@@ -22,11 +23,13 @@ func Walk(prefixes []string, marker string, visit func(prefix, marker string) (n
 			if err != nil {
 				return format(number, at), false, err
 			}
+
 			if at = after; at == "" {
 				break
 			}
 		}
 	}
+
 	return "", true, nil
 }
 

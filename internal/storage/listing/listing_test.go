@@ -24,10 +24,12 @@ func TestWalk_ContinuesAtThePageThatFailed(t *testing.T) {
 			failed[name] = true
 			return "", errAway
 		}
+
 		visited = append(visited, name)
 		if page+1 == pages[prefix] {
 			return "", nil
 		}
+
 		return strconv.Itoa(page + 1), nil
 	}
 
@@ -39,9 +41,12 @@ func TestWalk_ContinuesAtThePageThatFailed(t *testing.T) {
 			t.Fatalf("got done %v with the error %v", isDone, err)
 		}
 	}
-	if want := []string{"a0", "a1", "b0", "c0", "c1", "c2"}; !slices.Equal(visited, want) || calls != 7 {
+
+	if want := []string{"a0", "a1", "b0", "c0", "c1", "c2"}; !slices.Equal(visited, want) ||
+		calls != 7 {
 		t.Errorf("got the pages %v in %d calls, want %v in 7", visited, calls, want)
 	}
+
 	if marker != "" {
 		t.Errorf("got the marker %q at the end, want none", marker)
 	}
@@ -52,12 +57,14 @@ func TestWalk_OtherMarkers(t *testing.T) {
 	t.Parallel()
 	for marker, want := range map[string]int{"x": 2, "-1:a": 2, "7:a": 0, "1:": 1} {
 		visits := 0
-		_, isDone, err := listing.Walk([]string{"a", "b"}, marker, func(string, string) (string, error) {
-			visits++
-			return "", nil
-		})
+		_, isDone, err := listing.Walk([]string{"a", "b"}, marker,
+			func(string, string) (string, error) {
+				visits++
+				return "", nil
+			})
 		if err != nil || !isDone || visits != want {
-			t.Errorf("marker %q: got %d visits, done %v, %v; want %d visits", marker, visits, isDone, err, want)
+			t.Errorf("marker %q: got %d visits, done %v, %v; want %d visits", marker, visits,
+				isDone, err, want)
 		}
 	}
 }

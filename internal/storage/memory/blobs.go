@@ -37,6 +37,7 @@ func (b *Blobs) Put(ctx context.Context, name string, data []byte) error {
 	if err := ctx.Err(); err != nil {
 		return newError("blob put", storage.Unavailable, err)
 	}
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.blobs[name] = &blob{data: slices.Clone(data), modifiedAt: b.wholeSecondNow()}
@@ -48,11 +49,13 @@ func (b *Blobs) Get(ctx context.Context, name string) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, newError("blob get", storage.Unavailable, err)
 	}
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if found := b.blobs[name]; found != nil {
 		return slices.Clone(found.data), nil
 	}
+
 	return nil, newError("blob get", storage.NotFound, nil)
 }
 
@@ -61,12 +64,15 @@ func (b *Blobs) Delete(ctx context.Context, name string) error {
 	if err := ctx.Err(); err != nil {
 		return newError("blob delete", storage.Unavailable, err)
 	}
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.blobs[name] == nil {
 		return newError("blob delete", storage.NotFound, nil)
 	}
+
 	delete(b.blobs, name)
+
 	return nil
 }
 
@@ -75,12 +81,15 @@ func (b *Blobs) Mark(ctx context.Context, name string) error {
 	if err := ctx.Err(); err != nil {
 		return newError("blob mark", storage.Unavailable, err)
 	}
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.blobs[name] == nil {
 		return newError("blob mark", storage.NotFound, nil)
 	}
+
 	b.blobs[name].marked, b.blobs[name].modifiedAt = true, b.wholeSecondNow()
+
 	return nil
 }
 
@@ -89,18 +98,22 @@ func (b *Blobs) List(ctx context.Context, prefix, marker string) (storage.BlobPa
 	if err := ctx.Err(); err != nil {
 		return storage.BlobPage{}, newError("blob list", storage.Unavailable, err)
 	}
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	names, next := listNames(b.blobs, prefix, marker)
 	page := storage.BlobPage{Next: next}
 	for _, name := range names {
-		page.Infos = append(page.Infos, storage.BlobInfo{Name: name, ModifiedAt: b.blobs[name].modifiedAt,
-			Marked: b.blobs[name].marked})
+		page.Infos = append(page.Infos,
+			storage.BlobInfo{Name: name, ModifiedAt: b.blobs[name].modifiedAt,
+				Marked: b.blobs[name].marked})
 	}
+
 	return page, nil
 }
 
-// listNames returns the sorted names of one page, and the marker of the next page. For the last page, next is empty.
+// listNames returns the sorted names of one page, and the marker of the next page. For the last
+// page, next is empty.
 func listNames[T any](all map[string]T, prefix, marker string) (names []string, next string) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if !strings.HasPrefix(name, prefix) || name <= marker {
@@ -109,8 +122,10 @@ func listNames[T any](all map[string]T, prefix, marker string) (names []string, 
 		if len(names) == maxListed {
 			return names, names[maxListed-1]
 		}
+
 		names = append(names, name)
 	}
+
 	return names, ""
 }
 

@@ -47,7 +47,9 @@ func TestQueue_Conformance(t *testing.T) {
 	t.Parallel()
 	c := newClock()
 	storagetest.Queue(t, storagetest.QueueHarness{
-		Open:    func(*testing.T) storagetest.QueuePort { return memory.New(c.Now).Queue("tickets") },
+		Open: func(*testing.T) storagetest.QueuePort {
+			return memory.New(c.Now).Queue("tickets")
+		},
 		Advance: c.Advance,
 	})
 }

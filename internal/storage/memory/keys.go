@@ -8,8 +8,8 @@ import (
 // blockKeys is the largest number of keys in a block of a keyList.
 const blockKeys = 512
 
-// keyList has the row keys of a partition in byte order. The keys are in blocks of bounded size, so that an insert or
-// removal moves the keys of one block at most.
+// keyList has the row keys of a partition in byte order. The keys are in blocks of bounded size, so
+// that an insert or removal moves the keys of one block at most.
 type keyList struct {
 	blocks [][]string // no block is empty
 }
@@ -17,12 +17,15 @@ type keyList struct {
 // keyPos is the position of a key, or the position at which a missing key would be inserted.
 type keyPos struct{ block, index int }
 
-// findPos returns the position of the first key that is not less than k, and reports whether that key is k.
+// findPos returns the position of the first key that is not less than k, and reports whether that
+// key is k.
 func (s *keyList) findPos(k string) (keyPos, bool) {
-	b := sort.Search(len(s.blocks), func(i int) bool { return s.blocks[i][len(s.blocks[i])-1] >= k })
+	b := sort.Search(len(s.blocks),
+		func(i int) bool { return s.blocks[i][len(s.blocks[i])-1] >= k })
 	if b == len(s.blocks) {
 		return keyPos{b, 0}, false
 	}
+
 	at, found := slices.BinarySearch(s.blocks[b], k)
 	return keyPos{b, at}, found
 }
@@ -47,10 +50,12 @@ func (s *keyList) insertKey(k string) {
 	if found {
 		return
 	}
+
 	if p.block == len(s.blocks) {
 		s.appendKey(k)
 		return
 	}
+
 	block := slices.Insert(s.blocks[p.block], p.index, k)
 	s.blocks[p.block] = block
 	if half := len(block) / 2; len(block) > blockKeys {
@@ -59,8 +64,9 @@ func (s *keyList) insertKey(k string) {
 	}
 }
 
-// appendKey adds a key that is greater than all others. If the last block is full, the key gets a new block. If
-// appendKey split the full block instead, keys that arrive in ascending order would leave every block half empty.
+// appendKey adds a key that is greater than all others. If the last block is full, the key gets a
+// new block. If appendKey split the full block instead, keys that arrive in ascending order would
+// leave every block half empty.
 func (s *keyList) appendKey(k string) {
 	last := len(s.blocks) - 1
 	if last < 0 || len(s.blocks[last]) >= blockKeys {
@@ -75,6 +81,7 @@ func (s *keyList) removeKey(k string) {
 	if !found {
 		return
 	}
+
 	s.blocks[p.block] = slices.Delete(s.blocks[p.block], p.index, p.index+1)
 	if len(s.blocks[p.block]) == 0 {
 		s.blocks = slices.Delete(s.blocks, p.block, p.block+1)

@@ -17,7 +17,8 @@ type Leases struct {
 }
 
 type lease struct {
-	id        string // id of the last successful Acquire; an expired lease keeps its id; empty = released
+	// id of the last successful Acquire; an expired lease keeps its id; empty = released
+	id        string
 	length    time.Duration
 	expiresAt time.Time
 	createdAt time.Time
@@ -30,21 +31,27 @@ func (l *Leases) Acquire(ctx context.Context, name, id string, length time.Durat
 	if err := ctx.Err(); err != nil {
 		return newError("lease acquire", storage.Unavailable, err)
 	}
+
 	if err := limits.CheckLease("lease acquire", id, length); err != nil {
 		return err
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	held := l.leases[name]
 	if held != nil && held.id != "" && held.id != id && l.now().Before(held.expiresAt) {
 		return newError("lease acquire", storage.Conflict, nil)
 	}
+
 	length = limits.WholeSeconds(length)
 	created := l.now()
 	if held != nil {
 		created = held.createdAt
 	}
-	l.leases[name] = &lease{id: id, length: length, expiresAt: l.now().Add(length), createdAt: created}
+
+	l.leases[name] = &lease{id: id, length: length, expiresAt: l.now().Add(length),
+		createdAt: created}
+
 	return nil
 }
 
@@ -53,13 +60,16 @@ func (l *Leases) List(ctx context.Context, prefix, marker string) (storage.BlobP
 	if err := ctx.Err(); err != nil {
 		return storage.BlobPage{}, newError("blob list", storage.Unavailable, err)
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	names, next := listNames(l.leases, prefix, marker)
 	page := storage.BlobPage{Next: next}
 	for _, name := range names {
-		page.Infos = append(page.Infos, storage.BlobInfo{Name: name, ModifiedAt: l.leases[name].createdAt})
+		page.Infos = append(page.Infos,
+			storage.BlobInfo{Name: name, ModifiedAt: l.leases[name].createdAt})
 	}
+
 	return page, nil
 }
 
@@ -68,6 +78,7 @@ func (l *Leases) Delete(ctx context.Context, name string) error {
 	if err := ctx.Err(); err != nil {
 		return newError("blob delete", storage.Unavailable, err)
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	held := l.leases[name]
@@ -77,7 +88,9 @@ func (l *Leases) Delete(ctx context.Context, name string) error {
 	case held.id != "" && l.now().Before(held.expiresAt):
 		return newError("blob delete", storage.Conflict, nil)
 	}
+
 	delete(l.leases, name)
+
 	return nil
 }
 
@@ -86,13 +99,16 @@ func (l *Leases) Renew(ctx context.Context, name, id string) error {
 	if err := ctx.Err(); err != nil {
 		return newError("lease renew", storage.Unavailable, err)
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	held := l.leases[name]
 	if held == nil || held.id != id {
 		return newError("lease renew", storage.Conflict, nil)
 	}
+
 	held.expiresAt = l.now().Add(held.length)
+
 	return nil
 }
 
@@ -101,12 +117,15 @@ func (l *Leases) Release(ctx context.Context, name, id string) error {
 	if err := ctx.Err(); err != nil {
 		return newError("lease release", storage.Unavailable, err)
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	held := l.leases[name]
 	if held == nil || held.id != id {
 		return newError("lease release", storage.Conflict, nil)
 	}
+
 	held.id = ""
+
 	return nil
 }

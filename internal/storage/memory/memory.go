@@ -67,6 +67,7 @@ func (a *Account) Queue(name string) *Queue {
 		q = &Queue{now: a.now}
 		a.queues[name] = q
 	}
+
 	return q
 }
 
@@ -79,5 +80,6 @@ func (a *Account) Files(container string) *Files {
 		f = &Files{now: a.now, files: map[string]*file{}}
 		a.files[container] = f
 	}
+
 	return f
 }

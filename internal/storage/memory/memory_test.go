@@ -28,6 +28,7 @@ func TestTable_TransactAsAzure(t *testing.T) {
 			row[fmt.Sprintf("V%d", i)] = make([]byte, 64<<10)
 		}
 	}
+
 	tests := map[string]struct {
 		key    string
 		values map[string]any
@@ -51,16 +52,20 @@ func TestTable_TransactAsAzure(t *testing.T) {
 			t.Errorf("%s: %v at %d, want %v at 1", name, err, storage.FailedAt(err), test.kind)
 		}
 	}
+
 	if _, err := table.Transact(t.Context(), "", []storage.Op{{Kind: storage.Insert, Key: "k"}}); !storage.Is(err,
 		storage.Other) {
 		t.Errorf("empty partition key: %v, want an error of kind Other", err)
 	}
-	if page, err := table.Range(t.Context(), storage.Query{Partition: "p"}); err != nil || len(page.Rows) != 0 {
+
+	if page, err := table.Range(t.Context(), storage.Query{Partition: "p"}); err != nil ||
+		len(page.Rows) != 0 {
 		t.Errorf("left behind: %v, %v, want 0 Rows and no error", page.Rows, err)
 	}
 }
 
-// TestTable_RangeAgainstModel inserts and removes random keys, and compares ranges of the table with a plain set.
+// TestTable_RangeAgainstModel inserts and removes random keys, and compares ranges of the table
+// with a plain set.
 func TestTable_RangeAgainstModel(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -76,6 +81,7 @@ func TestTable_RangeAgainstModel(t *testing.T) {
 				ops[key] = storage.Op{Kind: storage.Upsert, Key: key}
 			}
 		}
+
 		var list []storage.Op
 		for key, op := range ops {
 			list = append(list, op)
@@ -83,21 +89,27 @@ func TestTable_RangeAgainstModel(t *testing.T) {
 				delete(model, key)
 			}
 		}
+
 		if _, err := table.Transact(t.Context(), "p", list); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	for range 200 {
-		from, to := fmt.Sprintf("m_%05d", random.IntN(12000)), fmt.Sprintf("m_%05d", random.IntN(12000))
+		from, to := fmt.Sprintf("m_%05d", random.IntN(12000)),
+			fmt.Sprintf("m_%05d", random.IntN(12000))
 		want := keysWithin(model, from, to)
 		page, err := table.Range(t.Context(), storage.Query{Partition: "p", From: from, To: to})
 		if err != nil || page.More != (len(want) > 1000) {
-			t.Fatalf("seed %d: more %t of %d, %v, want More %v and no error", seed, page.More, len(want), err,
-				len(want) > 1000)
+			t.Fatalf("seed %d: more %t of %d, %v, want More %v and no error", seed, page.More,
+				len(want), err, len(want) > 1000)
 		}
+
 		want = want[:min(1000, len(want))]
-		if !slices.EqualFunc(page.Rows, want, func(r storage.Row, k string) bool { return r.Key == k }) {
-			t.Fatalf("seed %d: %q to %q: %d rows, want %d", seed, from, to, len(page.Rows), len(want))
+		if !slices.EqualFunc(page.Rows, want,
+			func(r storage.Row, k string) bool { return r.Key == k }) {
+			t.Fatalf("seed %d: %q to %q: %d rows, want %d", seed, from, to,
+				len(page.Rows), len(want))
 		}
 	}
 }
@@ -108,6 +120,7 @@ func keysWithin(model map[string]bool, from, to string) (keys []string) {
 			keys = append(keys, key)
 		}
 	}
+
 	slices.Sort(keys)
 	return keys
 }
@@ -118,15 +131,18 @@ func TestAccount_Queue(t *testing.T) {
 	if err := a.Queue("tickets").Put(t.Context(), "lane 1", 0); err != nil {
 		t.Fatal(err)
 	}
+
 	if n, err := a.Queue("tickets").Length(t.Context()); n != 1 || err != nil {
 		t.Errorf("the same name: %d, %v, want 1 and no error", n, err)
 	}
+
 	if n, err := a.Queue("poison").Length(t.Context()); n != 0 || err != nil {
 		t.Errorf("another name: %d, %v, want 0 and no error", n, err)
 	}
 }
 
-// An account has no timers: its clock alone decides when leases expire and when delayed queue messages appear.
+// An account has no timers: its clock alone decides when leases expire and when delayed queue
+// messages appear.
 func TestAccount_VirtualTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -134,9 +150,13 @@ func TestAccount_VirtualTime(t *testing.T) {
 		must(t, a.Queue("tickets").Put(ctx, "lane 1", time.Hour))
 		must(t, a.Leases().Acquire(ctx, "1.0", ours, 15500*time.Millisecond))
 		<-time.After(15600 * time.Millisecond)
-		if err := a.Leases().Acquire(ctx, "1.0", theirs, time.Minute); !storage.Is(err, storage.Conflict) {
-			t.Errorf("before 16 s, to which storage rounds up: %v, want an error of kind Conflict", err)
+
+		if err := a.Leases().Acquire(ctx, "1.0", theirs, time.Minute); !storage.Is(err,
+			storage.Conflict) {
+			t.Errorf("before 16 s, to which storage rounds up: %v, want an error of kind Conflict",
+				err)
 		}
+
 		<-time.After(400 * time.Millisecond)
 		must(t, a.Leases().Acquire(ctx, "1.0", theirs, time.Minute))
 		<-time.After(time.Hour)
@@ -176,22 +196,29 @@ func TestBlobs_ListLargest(t *testing.T) {
 	for i := range 1001 {
 		must(t, b.Put(t.Context(), fmt.Sprintf("%04d", i), nil))
 	}
+
 	found, err := b.List(t.Context(), "", "")
 	if err != nil || len(found.Infos) != 1000 || found.Next == "" {
-		t.Fatalf("%d blobs, next %q, %v, want 1000 Infos, a Next and no error", len(found.Infos), found.Next, err)
+		t.Fatalf("%d blobs, next %q, %v, want 1000 Infos, a Next and no error", len(found.Infos),
+			found.Next, err)
 	}
-	if found, err = b.List(t.Context(), "", found.Next); err != nil || len(found.Infos) != 1 || found.Next != "" {
-		t.Errorf("then %d blobs, next %q, %v, want 1 Info, no Next and no error", len(found.Infos), found.Next, err)
+
+	if found, err = b.List(t.Context(), "", found.Next); err != nil || len(found.Infos) != 1 ||
+		found.Next != "" {
+		t.Errorf("then %d blobs, next %q, %v, want 1 Info, no Next and no error", len(found.Infos),
+			found.Next, err)
 	}
 }
 
-// BenchmarkTable_Transact grows a partition as a lane does: each transaction adds a message row (m_) after all other
-// rows, and the row of an idempotency key (i_) at a random place among the i_ rows.
+// BenchmarkTable_Transact grows a partition as a lane does: each transaction adds a message row
+// (m_) after all other rows, and the row of an idempotency key (i_) at a random place among the i_
+// rows.
 func BenchmarkTable_Transact(b *testing.B) {
 	table := memory.New(time.Now).Table()
 	for i := 0; b.Loop(); i++ {
 		_, err := table.Transact(b.Context(), "p", []storage.Op{
-			{Kind: storage.Upsert, Key: "!head"}, {Kind: storage.Insert, Key: fmt.Sprintf("m_%020d", i)},
+			{Kind: storage.Upsert, Key: "!head"},
+			{Kind: storage.Insert, Key: fmt.Sprintf("m_%020d", i)},
 			{Kind: storage.Upsert, Key: fmt.Sprintf("i_%016x", rand.Uint64())},
 		})
 		if err != nil {

@@ -34,26 +34,32 @@ func (q *Queue) Put(ctx context.Context, text string, delay time.Duration) error
 	if err := ctx.Err(); err != nil {
 		return newError("queue put", storage.Unavailable, err)
 	}
+
 	if err := limits.CheckMessage("queue put", text, delay, 0); err != nil {
 		return err
 	}
+
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.now()
 	m := &message{visibleAt: now.Add(limits.WholeSeconds(delay))}
 	m.ID, m.Text, m.InsertedAt = q.nextID("message"), text, now.UTC().Truncate(time.Second)
 	q.messages = append(q.messages, m)
+
 	return nil
 }
 
 // Get implements storage.Queue.
-func (q *Queue) Get(ctx context.Context, max int, hide time.Duration) ([]storage.QueueMessage, error) {
+func (q *Queue) Get(ctx context.Context, max int,
+	hide time.Duration) ([]storage.QueueMessage, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, newError("queue get", storage.Unavailable, err)
 	}
+
 	if err := limits.CheckMessages("queue get", max, hide); err != nil {
 		return nil, err
 	}
+
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.now()
@@ -65,25 +71,32 @@ func (q *Queue) Get(ctx context.Context, max int, hide time.Duration) ([]storage
 			got = append(got, m.QueueMessage)
 		}
 	}
+
 	return got, nil
 }
 
 // Update implements storage.Queue.
-func (q *Queue) Update(ctx context.Context, in storage.QueueMessage, text string, hide time.Duration) (string, error) {
+func (q *Queue) Update(ctx context.Context, in storage.QueueMessage, text string,
+	hide time.Duration) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", newError("queue update", storage.Unavailable, err)
 	}
+
 	if err := limits.CheckMessage("queue update", text, hide, 0); err != nil {
 		return "", err
 	}
+
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	i := q.findDequeued(in)
 	if i < 0 {
 		return "", newError("queue update", storage.NotFound, nil)
 	}
+
 	m := q.messages[i]
-	m.Text, m.PopReceipt, m.visibleAt = text, q.nextID("receipt"), q.now().Add(limits.WholeSeconds(hide))
+	m.Text, m.PopReceipt, m.visibleAt = text, q.nextID("receipt"),
+		q.now().Add(limits.WholeSeconds(hide))
+
 	return m.PopReceipt, nil
 }
 
@@ -92,13 +105,16 @@ func (q *Queue) Delete(ctx context.Context, in storage.QueueMessage) error {
 	if err := ctx.Err(); err != nil {
 		return newError("queue delete", storage.Unavailable, err)
 	}
+
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	i := q.findDequeued(in)
 	if i < 0 {
 		return newError("queue delete", storage.NotFound, nil)
 	}
+
 	q.messages = slices.Delete(q.messages, i, i+1)
+
 	return nil
 }
 
@@ -112,9 +128,11 @@ func (q *Queue) Length(ctx context.Context) (int64, error) {
 	return int64(len(q.messages)), nil
 }
 
-// findDequeued returns the index of the message with the ID and pop receipt of in; -1 = none. The caller has locked mu.
+// findDequeued returns the index of the message with the ID and pop receipt of in; -1 = none. The
+// caller has locked mu.
 func (q *Queue) findDequeued(in storage.QueueMessage) int {
-	return slices.IndexFunc(q.messages, func(m *message) bool { return m.ID == in.ID && m.PopReceipt == in.PopReceipt })
+	return slices.IndexFunc(q.messages,
+		func(m *message) bool { return m.ID == in.ID && m.PopReceipt == in.PopReceipt })
 }
 
 func (q *Queue) nextID(kind string) string {

@@ -42,7 +42,9 @@ func (t *Table) Partitions() []string {
 			names = append(names, name)
 		}
 	}
+
 	slices.Sort(names)
+
 	return names
 }
 
@@ -51,13 +53,16 @@ func (t *Table) Get(ctx context.Context, partition, key string) (storage.Row, er
 	if err := ctx.Err(); err != nil {
 		return storage.Row{}, newError("table get", storage.Unavailable, err)
 	}
+
 	t.mu.Lock()
 	defer t.mu.Unlock()
+
 	if p := t.partitions[partition]; p != nil {
 		if row, ok := p.rows[key]; ok {
 			return copyRow(row, nil), nil
 		}
 	}
+
 	return storage.Row{}, newError("table get", storage.NotFound, nil)
 }
 
@@ -66,20 +71,24 @@ func (t *Table) Range(ctx context.Context, q storage.Query) (storage.Page, error
 	if err := ctx.Err(); err != nil {
 		return storage.Page{}, newError("table range", storage.Unavailable, err)
 	}
+
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.partitions[q.Partition]
 	if p == nil {
 		return storage.Page{}, nil
 	}
+
 	limit := q.Limit
 	if limit <= 0 || limit > pageRows {
 		limit = pageRows
 	}
+
 	from := q.From
 	if q.After != "" && q.After >= from {
 		from = q.After + "\x00" // the smallest key greater than q.After
 	}
+
 	var page storage.Page
 	at, _ := p.keys.findPos(from)
 	for {
@@ -87,23 +96,28 @@ func (t *Table) Range(ctx context.Context, q storage.Query) (storage.Page, error
 		if !ok || (q.To != "" && key >= q.To) {
 			return page, nil
 		}
+
 		if len(page.Rows) == limit {
 			page.More = true
 			return page, nil
 		}
+
 		page.Rows = append(page.Rows, copyRow(p.rows[key], q.Columns))
 		at = p.keys.nextPos(at)
 	}
 }
 
 // Transact implements storage.Table.
-func (t *Table) Transact(ctx context.Context, name string, ops []storage.Op) ([]storage.ETag, error) {
+func (t *Table) Transact(ctx context.Context, name string,
+	ops []storage.Op) ([]storage.ETag, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, newError(opTransact, storage.Unavailable, err)
 	}
+
 	if err := limits.CheckTransaction(name, ops); err != nil {
 		return nil, err
 	}
+
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.partitions[name]
@@ -111,19 +125,23 @@ func (t *Table) Transact(ctx context.Context, name string, ops []storage.Op) ([]
 		p = &partition{rows: map[string]storage.Row{}}
 		t.partitions[name] = p
 	}
+
 	for i, op := range ops {
 		if kind := p.refusalOf(op); kind != storage.Other {
 			return nil, &storage.Error{Op: opTransact, Kind: kind, Index: i}
 		}
 	}
+
 	etags := make([]storage.ETag, len(ops))
 	for i, op := range ops {
 		etags[i] = t.applyOp(p, name, op)
 	}
+
 	return etags, nil
 }
 
-// refusalOf returns the kind of the error with which storage refuses op. If storage accepts op, the kind is Other.
+// refusalOf returns the kind of the error with which storage refuses op. If storage accepts op, the
+// kind is Other.
 func (p *partition) refusalOf(op storage.Op) storage.Kind {
 	row, exists := p.rows[op.Key]
 	switch {
@@ -138,6 +156,7 @@ func (p *partition) refusalOf(op storage.Op) storage.Kind {
 	case op.IfMatch != "" && op.IfMatch != storage.AnyETag && op.IfMatch != row.ETag:
 		return storage.Precondition
 	}
+
 	return storage.Other
 }
 
@@ -147,19 +166,23 @@ func (t *Table) applyOp(p *partition, name string, op storage.Op) storage.ETag {
 		delete(p.rows, op.Key)
 		return ""
 	}
+
 	p.keys.insertKey(op.Key)
 	row := storage.Row{Partition: name, Key: op.Key, Values: map[string]any{}}
 	if op.Kind == storage.Merge {
 		maps.Copy(row.Values, p.rows[op.Key].Values)
 	}
+
 	for column, value := range op.Values {
 		if value != nil {
 			row.Values[column] = copyValue(value)
 		}
 	}
+
 	t.version++
 	row.ETag = storage.ETag(`W/"` + strconv.FormatInt(t.version, 10) + `"`)
 	p.rows[op.Key] = row
+
 	return row.ETag
 }
 
@@ -175,6 +198,7 @@ func copyRow(row storage.Row, columns []string) storage.Row {
 			out.Values[column] = value
 		}
 	}
+
 	return out
 }
 

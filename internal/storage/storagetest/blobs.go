@@ -13,7 +13,8 @@ import (
 	"weir/internal/storage"
 )
 
-// Blobs is the suite for storage.Blobs and storage.BlobMarks. The function open returns an empty container.
+// Blobs is the suite for storage.Blobs and storage.BlobMarks. The function open returns an empty
+// container.
 func Blobs(t *testing.T, open func(t *testing.T) interface {
 	storage.Blobs
 	storage.BlobMarks
@@ -36,14 +37,16 @@ func Blobs(t *testing.T, open func(t *testing.T) interface {
 func putWhole(t *testing.T, b BlobPort) {
 	ctx := t.Context()
 	for name, data := range map[string][]byte{
-		"1.0/m_1": []byte("<article/>"), "empty": {}, "large": bytes.Repeat([]byte("0123456789\x00\xff\r\n."), 1<<18),
+		"1.0/m_1": []byte("<article/>"), "empty": {},
+		"large":       bytes.Repeat([]byte("0123456789\x00\xff\r\n."), 1<<18),
 		"it's ä 100%": {0, 1, 2},
 	} {
 		requireNoError(t, b.Put(ctx, name, []byte("something else, and longer than nothing")))
 		requireNoError(t, b.Put(ctx, name, data))
 		got, err := b.Get(ctx, name)
 		if err != nil || !bytes.Equal(got, data) {
-			t.Errorf("%s: %d bytes of %d, %v, want the same bytes and no error", name, len(got), len(data), err)
+			t.Errorf("%s: %d bytes of %d, %v, want the same bytes and no error", name, len(got),
+				len(data), err)
 		}
 	}
 }
@@ -56,8 +59,10 @@ func putCopied(t *testing.T, b BlobPort) {
 	got, err := b.Get(t.Context(), "n")
 	requireNoError(t, err)
 	got[1] = 'Y'
+
 	if again, err := b.Get(t.Context(), "n"); err != nil || string(again) != "given" {
-		t.Errorf("after writer and reader changed their bytes: %q, %v, want given and no error", again, err)
+		t.Errorf("after writer and reader changed their bytes: %q, %v, want given and no error",
+			again, err)
 	}
 }
 
@@ -70,6 +75,7 @@ func blobNotFound(t *testing.T, b BlobPort) {
 		wantKind(t, when+": delete", b.Delete(ctx, "n"), storage.NotFound)
 		wantKind(t, when+": mark", b.Mark(ctx, "n"), storage.NotFound)
 	}
+
 	missing("before")
 	requireNoError(t, b.Put(ctx, "n", []byte("x")))
 	requireNoError(t, b.Delete(ctx, "n"))
@@ -101,12 +107,16 @@ func listOrder(t *testing.T, b BlobPort) {
 	for _, i := range []int{3, 0, 5, 2, 4, 1} {
 		requireNoError(t, b.Put(ctx, names[i], []byte("x")))
 	}
+
 	requireNoError(t, b.Mark(ctx, "1.0/b"))
 	found := listAll(t, b, "")
 	wantNames(t, "all", found, names...)
+
 	for _, info := range found {
-		if info.ModifiedAt.IsZero() || info.ModifiedAt.Location() != time.UTC || info.Marked != (info.Name == "1.0/b") {
-			t.Errorf("got %+v, want a ModifiedAt, Location %v and Marked %v", info, time.UTC, info.Name == "1.0/b")
+		if info.ModifiedAt.IsZero() || info.ModifiedAt.Location() != time.UTC ||
+			info.Marked != (info.Name == "1.0/b") {
+			t.Errorf("got %+v, want a ModifiedAt, Location %v and Marked %v", info, time.UTC,
+				info.Name == "1.0/b")
 		}
 	}
 }
@@ -116,19 +126,23 @@ func listPrefix(t *testing.T, b BlobPort) {
 	for i := range 12 {
 		names = append(names, fmt.Sprintf("1.0/%02d", i))
 	}
+
 	for _, name := range append(slices.Clone(names), "1.00", "1", "1.1/00") {
 		requireNoError(t, b.Put(t.Context(), name, nil))
 	}
+
 	wantNames(t, "all of the prefix", listAll(t, b, "1.0/"), names...)
 }
 
-// listContinued lists more blobs than one page can have. Each page must begin after the last name of the previous page.
+// listContinued lists more blobs than one page can have. Each page must begin after the last name
+// of the previous page.
 func listContinued(t *testing.T, b BlobPort) {
 	const blobs = 1100
 	var names []string
 	for i := range blobs {
 		names = append(names, fmt.Sprintf("2.0/%04d", i))
 	}
+
 	var wg sync.WaitGroup
 	errs := make([]error, 8)
 	for i := range errs {
@@ -138,18 +152,22 @@ func listContinued(t *testing.T, b BlobPort) {
 			}
 		})
 	}
+
 	wg.Wait()
 	requireNoError(t, errors.Join(errs...))
 	first, err := b.List(t.Context(), "2.0/", "")
 	requireNoError(t, err)
+
 	if len(first.Infos) == 0 || len(first.Infos) > 1000 || first.Next == "" {
 		t.Fatalf("the first page has %d of %d blobs, and goes on with %q, want 1 to 1000 and a "+
 			"continuation", len(first.Infos), blobs, first.Next)
 	}
+
 	wantNames(t, "page by page", listAll(t, b, "2.0/"), names...)
 	requireNoError(t, b.Delete(t.Context(), names[0]))
 	rest, err := b.List(t.Context(), "2.0/", first.Next)
 	requireNoError(t, err)
+
 	if len(rest.Infos) == 0 || rest.Infos[0].Name != names[len(first.Infos)] {
 		t.Errorf("after a blob of the first page was deleted, the second begins with %+v, want %s",
 			rest.Infos[:min(1, len(rest.Infos))], names[len(first.Infos)])
@@ -203,6 +221,7 @@ func wantNames(t *testing.T, what string, found []storage.BlobInfo, want ...stri
 	for _, info := range found {
 		names = append(names, info.Name)
 	}
+
 	if !slices.Equal(names, want) {
 		t.Errorf("%s: %q, want %q", what, names, want)
 	}

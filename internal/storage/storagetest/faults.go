@@ -9,14 +9,16 @@ import (
 	"weir/internal/storage"
 )
 
-// Call describes a call of a port's method. A hook gets the Call, and decides whether the call fails.
+// Call describes a call of a port's method. A hook gets the Call, and decides whether the call
+// fails.
 type Call struct {
 	Actor     string // the actor that was given to As; empty without As
 	Port      string // "table", "queue", "blobs", "files", "leases"
 	Op        string // the method's name
 	Partition string
-	// Key depends on the method: it is a row key, the From of a query, the name of a blob, file or lease, the prefix of
-	// a listing, the text of a new queue message, or the ID of a dequeued message. For other methods, Key is empty.
+	// Key depends on the method: it is a row key, the From of a query, the name of a blob, file or
+	// lease, the prefix of a listing, the text of a new queue message, or the ID of a dequeued
+	// message. For other methods, Key is empty.
 	Key string
 	Ops []storage.Op // the operations of Transact
 }
@@ -26,16 +28,18 @@ type FaultKind int
 
 // The faults. The comments beside them describe writes; Queue.Get counts as a write.
 //
-// A read returns Unavailable with any fault except None. With Hang and HangAfter, the read returns when its context
-// ends. With the other faults, the read returns at once.
+// A read returns Unavailable with any fault except None. With Hang and HangAfter, the read returns
+// when its context ends. With the other faults, the read returns at once.
 const (
 	None       FaultKind = iota
 	FailBefore           // the write is never done; the call returns Unavailable
 	FailAfter            // the write is done; the call returns Ambiguous
 	Late                 // the call returns Ambiguous at once; the write is done when Delay is over
-	LateHeld             // the call returns Ambiguous at once; the write is done when Release is called
-	Hang                 // the write is never done; the call returns Ambiguous when the context ends
-	HangAfter            // the write is done; the call returns Ambiguous when the context ends
+	// the call returns Ambiguous at once; the write is done when Release is called
+	LateHeld
+	// the write is never done; the call returns Ambiguous when the context ends
+	Hang
+	HangAfter // the write is done; the call returns Ambiguous when the context ends
 )
 
 // Fault is the failure of one call.
@@ -45,8 +49,8 @@ type Fault struct {
 	Err   error         // if set, the call returns Err instead of the error of Kind
 }
 
-// Faults wraps ports and injects failures into their calls. A hook decides for each call whether and how the call
-// fails. All methods may be called concurrently.
+// Faults wraps ports and injects failures into their calls. A hook decides for each call whether
+// and how the call fails. All methods may be called concurrently.
 type Faults struct {
 	*shared
 	actor string
@@ -63,19 +67,20 @@ type shared struct {
 // NewFaults returns Faults without a hook: no call fails.
 func NewFaults() *Faults { return &Faults{shared: &shared{release: make(chan struct{})}} }
 
-// As returns Faults that share f's hook. If the returned Faults wrap a port, each Call of the port has this actor.
-// So one hook can distinguish the processes of a simulation.
+// As returns Faults that share f's hook. If the returned Faults wrap a port, each Call of the port
+// has this actor. So one hook can distinguish the processes of a simulation.
 func (f *Faults) As(actor string) *Faults { return &Faults{shared: f.shared, actor: actor} }
 
-// Set replaces the hook. The hook runs before each call, for one call at a time, and returns the call's fault. If the
-// hook is nil, no call fails. The hook may call Set and Release.
+// Set replaces the hook. The hook runs before each call, for one call at a time, and returns the
+// call's fault. If the hook is nil, no call fails. The hook may call Set and Release.
 func (f *Faults) Set(hook func(Call) Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.hook = hook
 }
 
-// Once fails the first call that matches. For all other calls, the hook that was installed before decides.
+// Once fails the first call that matches. For all other calls, the hook that was installed before
+// decides.
 func (f *Faults) Once(match func(Call) bool, fault Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -88,6 +93,7 @@ func (f *Faults) Once(match func(Call) bool, fault Fault) {
 		case before != nil:
 			return before(c)
 		}
+
 		return Fault{}
 	}
 }
@@ -112,13 +118,16 @@ func (f *Faults) decideFault(c Call) (Fault, <-chan struct{}) {
 	if hook == nil {
 		return Fault{}, release
 	}
+
 	c.Actor = f.actor
+
 	return hook(c), release
 }
 
 var errInjected = errors.New("injected fault")
 
-// doWrite makes a write with its fault. If the fault is not None, doWrite does not return the error of do.
+// doWrite makes a write with its fault. If the fault is not None, doWrite does not return the error
+// of do.
 func (f *Faults) doWrite(ctx context.Context, c Call, do func(context.Context) error) error {
 	fault, release := f.decideFault(c)
 	switch fault.Kind {
@@ -136,6 +145,7 @@ func (f *Faults) doWrite(ctx context.Context, c Call, do func(context.Context) e
 		_ = do(ctx)
 		<-ctx.Done()
 	}
+
 	return faultError(c, fault, storage.Ambiguous)
 }
 
@@ -147,11 +157,14 @@ func (f *Faults) doRead(ctx context.Context, c Call, do func() error) error {
 	case Hang, HangAfter:
 		<-ctx.Done()
 	}
+
 	return faultError(c, fault, storage.Unavailable)
 }
 
-// runLater starts a goroutine that makes the write when the fault's delay is over or when Release is called.
-func (f *Faults) runLater(ctx context.Context, fault Fault, release <-chan struct{}, do func(context.Context) error) {
+// runLater starts a goroutine that makes the write when the fault's delay is over or when Release
+// is called.
+func (f *Faults) runLater(ctx context.Context, fault Fault, release <-chan struct{},
+	do func(context.Context) error) {
 	f.late.Go(func() {
 		if fault.Kind == Late {
 			<-time.After(fault.Delay)

@@ -15,8 +15,8 @@ import (
 
 const holder = "0f8fad5b-d9cb-469f-a165-70867728950e"
 
-// ports are the ports of one account. The fields are ports with faults. The methods of Account return ports without
-// faults.
+// ports are the ports of one account. The fields are ports with faults. The methods of Account
+// return ports without faults.
 type ports struct {
 	*memory.Account
 	faults *storagetest.Faults
@@ -47,28 +47,51 @@ var writes = map[string]write{
 			_, err := p.table.Transact(ctx, "p", []storage.Op{{Kind: storage.Insert, Key: "k"}})
 			return err
 		},
-		done: func(ctx context.Context, p *ports) bool { _, err := p.Table().Get(ctx, "p", "k"); return err == nil },
+		done: func(ctx context.Context, p *ports) bool {
+			_,
+				err := p.Table().Get(ctx, "p", "k")
+			return err == nil
+		},
 	},
 	"queue Put": {
-		do:   func(ctx context.Context, p *ports) error { return p.queue.Put(ctx, "t", 0) },
-		done: func(ctx context.Context, p *ports) bool { n, _ := p.Queue("q").Length(ctx); return n == 1 },
+		do: func(ctx context.Context, p *ports) error { return p.queue.Put(ctx, "t", 0) },
+		done: func(ctx context.Context, p *ports) bool {
+			n,
+				_ := p.Queue("q").Length(ctx)
+			return n == 1
+		},
 	},
 	"queue Get": {
 		prepare: func(ctx context.Context, p *ports) error { return p.Queue("q").Put(ctx, "t", 0) },
-		do:      func(ctx context.Context, p *ports) error { _, err := p.queue.Get(ctx, 1, time.Hour); return err },
+		do: func(ctx context.Context, p *ports) error {
+			_,
+				err := p.queue.Get(ctx, 1, time.Hour)
+			return err
+		},
 		done: func(ctx context.Context, p *ports) bool {
 			got, _ := p.Queue("q").Get(ctx, 1, time.Second)
 			return len(got) == 0
 		},
 	},
 	"blobs Put": {
-		do:   func(ctx context.Context, p *ports) error { return p.blobs.Put(ctx, "n", []byte("x")) },
-		done: func(ctx context.Context, p *ports) bool { _, err := p.Blobs().Get(ctx, "n"); return err == nil },
+		do: func(ctx context.Context, p *ports) error {
+			return p.blobs.Put(ctx, "n",
+				[]byte("x"))
+		},
+		done: func(ctx context.Context, p *ports) bool {
+			_,
+				err := p.Blobs().Get(ctx, "n")
+			return err == nil
+		},
 	},
 	"blobs Delete": {
 		prepare: func(ctx context.Context, p *ports) error { return p.Blobs().Put(ctx, "n", nil) },
 		do:      func(ctx context.Context, p *ports) error { return p.blobs.Delete(ctx, "n") },
-		done:    func(ctx context.Context, p *ports) bool { _, err := p.Blobs().Get(ctx, "n"); return err != nil },
+		done: func(ctx context.Context, p *ports) bool {
+			_,
+				err := p.Blobs().Get(ctx, "n")
+			return err != nil
+		},
 	},
 	"blobs Mark": {
 		prepare: func(ctx context.Context, p *ports) error { return p.Blobs().Put(ctx, "n", nil) },
@@ -79,16 +102,26 @@ var writes = map[string]write{
 		},
 	},
 	"leases Acquire": {
-		do:   func(ctx context.Context, p *ports) error { return p.leases.Acquire(ctx, "1.0", holder, time.Minute) },
-		done: func(ctx context.Context, p *ports) bool { return p.Leases().Renew(ctx, "1.0", holder) == nil },
+		do: func(ctx context.Context, p *ports) error {
+			return p.leases.Acquire(ctx, "1.0",
+				holder, time.Minute)
+		},
+		done: func(ctx context.Context, p *ports) bool {
+			return p.Leases().Renew(ctx, "1.0", holder) == nil
+		},
 	},
 	"leases Release": {
 		prepare: func(ctx context.Context,
 			p *ports) error {
 			return p.Leases().Acquire(ctx, "1.0", holder, time.Minute)
 		},
-		do:   func(ctx context.Context, p *ports) error { return p.leases.Release(ctx, "1.0", holder) },
-		done: func(ctx context.Context, p *ports) bool { return p.Leases().Renew(ctx, "1.0", holder) != nil },
+		do: func(ctx context.Context, p *ports) error {
+			return p.leases.Release(ctx,
+				"1.0", holder)
+		},
+		done: func(ctx context.Context, p *ports) bool {
+			return p.Leases().Renew(ctx, "1.0", holder) != nil
+		},
 	},
 }
 
@@ -101,13 +134,18 @@ func TestFaults_Writes(t *testing.T) {
 		done  bool          // the write is done when the call returns
 		later bool          // the write is done after the test has called Faults.Wait
 	}{
-		"FailBefore": {storagetest.Fault{Kind: storagetest.FailBefore}, storage.Unavailable, 0, false, false},
-		"FailAfter":  {storagetest.Fault{Kind: storagetest.FailAfter}, storage.Ambiguous, 0, true, true},
-		"Late": {storagetest.Fault{Kind: storagetest.Late, Delay: 9 * time.Second}, storage.Ambiguous, 0, false,
-			true},
-		"LateHeld":  {storagetest.Fault{Kind: storagetest.LateHeld}, storage.Ambiguous, 0, false, false},
-		"Hang":      {storagetest.Fault{Kind: storagetest.Hang}, storage.Ambiguous, 5 * time.Second, false, false},
-		"HangAfter": {storagetest.Fault{Kind: storagetest.HangAfter}, storage.Ambiguous, 5 * time.Second, true, true},
+		"FailBefore": {storagetest.Fault{Kind: storagetest.FailBefore}, storage.Unavailable, 0,
+			false, false},
+		"FailAfter": {storagetest.Fault{Kind: storagetest.FailAfter}, storage.Ambiguous, 0,
+			true, true},
+		"Late": {storagetest.Fault{Kind: storagetest.Late, Delay: 9 * time.Second},
+			storage.Ambiguous, 0, false, true},
+		"LateHeld": {storagetest.Fault{Kind: storagetest.LateHeld}, storage.Ambiguous, 0,
+			false, false},
+		"Hang": {storagetest.Fault{Kind: storagetest.Hang}, storage.Ambiguous, 5 * time.Second,
+			false, false},
+		"HangAfter": {storagetest.Fault{Kind: storagetest.HangAfter}, storage.Ambiguous,
+			5 * time.Second, true, true},
 	}
 	for name, test := range tests {
 		for op, w := range writes {
@@ -118,6 +156,7 @@ func TestFaults_Writes(t *testing.T) {
 					if w.prepare != nil {
 						requireNoError(t, w.prepare(t.Context(), p))
 					}
+
 					p.faults.Once(isOp(op), test.fault)
 					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 					defer cancel()
@@ -126,17 +165,22 @@ func TestFaults_Writes(t *testing.T) {
 					if !storage.Is(err, test.kind) || storage.FailedAt(err) != -1 {
 						t.Errorf("err = %v, want %v", err, test.kind)
 					}
+
 					if took := time.Since(start); took != test.takes {
 						t.Errorf("took %v, want %v", took, test.takes)
 					}
-					// For Late, the write must not be done yet. The test does not check this for "queue Get",
-					// because the function "done" of "queue Get" itself dequeues the message.
+
+					// For Late, the write must not be done yet. The test does not check this for
+					// "queue Get", because the function "done" of "queue Get" itself dequeues the
+					// message.
 					if test.done == test.later {
 						p.faults.Release()
 					} else if w.done(t.Context(), p) && op != "queue Get" {
 						t.Errorf("%s was done before its delay was over, want it done later", op)
 					}
+
 					p.faults.Wait()
+
 					if got, want := w.done(t.Context(), p), test.later ||
 						test.fault.Kind == storagetest.LateHeld; got != want {
 						t.Errorf("done = %t, want %t", got, want)
@@ -150,7 +194,11 @@ func TestFaults_Writes(t *testing.T) {
 func TestFaults_Reads(t *testing.T) {
 	t.Parallel()
 	reads := map[string]func(context.Context, *ports) error{
-		"table Get": func(ctx context.Context, p *ports) error { _, err := p.table.Get(ctx, "p", "k"); return err },
+		"table Get": func(ctx context.Context, p *ports) error {
+			_,
+				err := p.table.Get(ctx, "p", "k")
+			return err
+		},
 		"table Range": func(ctx context.Context, p *ports) error {
 			_, err := p.table.Range(ctx, storage.Query{Partition: "p"})
 			return err
@@ -159,8 +207,16 @@ func TestFaults_Reads(t *testing.T) {
 			_, err := p.queue.(storage.QueueLength).Length(ctx)
 			return err
 		},
-		"blobs Get":  func(ctx context.Context, p *ports) error { _, err := p.blobs.Get(ctx, "n"); return err },
-		"blobs List": func(ctx context.Context, p *ports) error { _, err := p.blobs.List(ctx, "", ""); return err },
+		"blobs Get": func(ctx context.Context, p *ports) error {
+			_,
+				err := p.blobs.Get(ctx, "n")
+			return err
+		},
+		"blobs List": func(ctx context.Context, p *ports) error {
+			_,
+				err := p.blobs.List(ctx, "", "")
+			return err
+		},
 	}
 	for op, read := range reads {
 		for kind := storagetest.FailBefore; kind <= storagetest.HangAfter; kind++ {
@@ -173,12 +229,15 @@ func TestFaults_Reads(t *testing.T) {
 				if err := read(ctx, p); !storage.Is(err, storage.Unavailable) {
 					t.Errorf("%s kind %d: %v, want an error of kind Unavailable", op, kind, err)
 				}
+
 				hangs := kind == storagetest.Hang || kind == storagetest.HangAfter
 				if took := time.Since(start); (took == 5*time.Second) != hangs {
 					t.Errorf("%s kind %d took %v, want 5s only if it hangs", op, kind, took)
 				}
+
 				if err := read(t.Context(), p); storage.Is(err, storage.Unavailable) {
-					t.Errorf("%s kind %d: broken twice: %v, want no error of kind Unavailable", op, kind, err)
+					t.Errorf("%s kind %d: broken twice: %v, want no error of kind Unavailable",
+						op, kind, err)
 				}
 			})
 		}
@@ -194,13 +253,16 @@ func TestFaults_Late(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPorts(t)
-		p.faults.Once(isOp("table Transact"), storagetest.Fault{Kind: storagetest.Late, Delay: 10 * time.Second})
+		p.faults.Once(isOp("table Transact"),
+			storagetest.Fault{Kind: storagetest.Late, Delay: 10 * time.Second})
 		ctx, cancel := context.WithCancel(t.Context())
-		ops := []storage.Op{{Kind: storage.Insert, Key: "k", Values: map[string]any{"B": []byte("as sent")}}}
+		ops := []storage.Op{{Kind: storage.Insert, Key: "k",
+			Values: map[string]any{"B": []byte("as sent")}}}
 		_, err := p.table.Transact(ctx, "p", ops)
 		if !storage.Is(err, storage.Ambiguous) {
 			t.Fatalf("got %v, want an error of kind Ambiguous", err)
 		}
+
 		cancel() // does not prevent the write, because the write was sent before
 		ops[0].Values["B"].([]byte)[0] = 'X'
 		ops[0].Values["C"] = true
@@ -210,6 +272,7 @@ func TestFaults_Late(t *testing.T) {
 		if took := time.Since(start); took != 10*time.Second {
 			t.Errorf("arrived after %v, want 10s", took)
 		}
+
 		row, err := p.table.Get(t.Context(), "p", "k")
 		if err != nil || string(row.Values["B"].([]byte)) != "as sent" || len(row.Values) != 1 {
 			t.Errorf("got the row %v, %v, want \"as sent\" alone", row, err)
@@ -227,6 +290,7 @@ func TestFaults_Err(t *testing.T) {
 	if err := p.queue.Put(t.Context(), "t", 0); !errors.Is(err, own) {
 		t.Errorf("put: %v, want %v", err, own)
 	}
+
 	if _, err := p.table.Get(t.Context(), "p", "k"); !errors.Is(err, own) {
 		t.Errorf("get: %v, want %v", err, own)
 	}
@@ -244,6 +308,7 @@ func TestFaults_Once(t *testing.T) {
 			t.Errorf("put %d: got %v, want two faults, and then none", i, err)
 		}
 	}
+
 	p.faults.Once(isOp("queue Put"), storagetest.Fault{Kind: storagetest.FailBefore})
 	p.faults.Set(nil)
 	requireNoError(t, p.queue.Put(t.Context(), "t", 0))
@@ -258,11 +323,13 @@ func TestFaults_Call(t *testing.T) {
 		p.faults.Release() // must not deadlock
 		return storagetest.Fault{}
 	})
+
 	a := p.faults.As("a").Table(p.Table())
 	tags, err := a.Transact(t.Context(), "p", []storage.Op{{Kind: storage.Insert, Key: "k"}})
 	if err != nil || len(tags) != 1 || tags[0] == "" {
 		t.Fatalf("unbroken: %v, %v, want 1 tag, an ETag and no error", tags, err)
 	}
+
 	_, err = p.faults.As("b").Table(p.Table()).Get(t.Context(), "p", "k")
 	requireNoError(t, err)
 	requireNoError(t, p.leases.Acquire(t.Context(), "1.0", holder, time.Minute))
@@ -275,12 +342,15 @@ func TestFaults_Call(t *testing.T) {
 	if len(calls) != len(want) {
 		t.Fatalf("%d calls, want %v", len(calls), len(want))
 	}
+
 	for i, c := range calls {
 		w := want[i]
-		if c.Actor != w.Actor || c.Port != w.Port || c.Op != w.Op || c.Partition != w.Partition || c.Key != w.Key {
+		if c.Actor != w.Actor || c.Port != w.Port || c.Op != w.Op || c.Partition != w.Partition ||
+			c.Key != w.Key {
 			t.Errorf("call %d: %+v, want %+v", i, c, w)
 		}
 	}
+
 	if len(calls[0].Ops) != 1 || calls[0].Ops[0].Key != "k" {
 		t.Errorf("operations %+v, want 1 Op and Key k", calls[0].Ops)
 	}
@@ -328,7 +398,8 @@ func TestPatient(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				p := newPorts(t)
-				ops := []storage.Op{{Kind: storage.Insert, Key: "k", Values: map[string]any{"V": "1"}}}
+				ops := []storage.Op{{Kind: storage.Insert, Key: "k",
+					Values: map[string]any{"V": "1"}}}
 				_, err := p.table.Transact(t.Context(), "p", ops)
 				requireNoError(t, err)
 
@@ -337,12 +408,15 @@ func TestPatient(t *testing.T) {
 					if call.Op != c.op {
 						return storagetest.Fault{}
 					}
+
 					tries++
 					if c.kind == "away" && tries < 4 {
 						return storagetest.Fault{Kind: storagetest.FailBefore}
 					}
+
 					return storagetest.Fault{}
 				})
+
 				requireNoError(t, c.do(t.Context(), storagetest.Patient(p.table)))
 				if tries != c.tries {
 					t.Errorf("got %d tries, want %d", tries, c.tries)
@@ -361,7 +435,9 @@ func TestPatient_EndsWithItsContext(t *testing.T) {
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if _, err := storagetest.Patient(p.table).Get(ctx, "p", "k"); !storage.Is(err, storage.Unavailable) {
+
+		if _, err := storagetest.Patient(p.table).Get(ctx, "p", "k"); !storage.Is(err,
+			storage.Unavailable) {
 			t.Errorf("got %v, want an error of kind Unavailable", err)
 		}
 	})

@@ -33,12 +33,14 @@ func LeaseBlobs(t *testing.T, open func(t *testing.T) (storage.Leases, LeaseBlob
 	})
 }
 
-// listLeases tests that each lease has a blob, and that no call for the lease changes the blob's time.
+// listLeases tests that each lease has a blob, and that no call for the lease changes the blob's
+// time.
 func listLeases(t *testing.T, a leaseAccount) {
 	ctx := t.Context()
 	for _, name := range []string{"replay-1", "batch-2", "lane-1.0", "batch-1"} {
 		requireNoError(t, a.Acquire(ctx, name, ours, shortest))
 	}
+
 	page, err := a.blobs.List(ctx, "batch-", "")
 	requireNoError(t, err)
 	wantNames(t, "leases of batches", page.Infos, "batch-1", "batch-2")
@@ -50,6 +52,7 @@ func listLeases(t *testing.T, a leaseAccount) {
 	if before.IsZero() {
 		t.Error("got no time of the blob, want one")
 	}
+
 	requireNoError(t, a.Renew(ctx, "batch-1", ours))
 	requireNoError(t, a.Release(ctx, "batch-1", ours))
 	requireNoError(t, a.Acquire(ctx, "batch-1", theirs, shortest))

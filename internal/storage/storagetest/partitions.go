@@ -9,8 +9,8 @@ import (
 	"weir/internal/storage"
 )
 
-// Partitions runs the suite of storage.Partitions. The function open returns a table without rows, and the list of its
-// partitions.
+// Partitions runs the suite of storage.Partitions. The function open returns a table without rows,
+// and the list of its partitions.
 func Partitions(t *testing.T, open func(*testing.T) (storage.Table, storage.Partitions)) {
 	t.Run("ListsThoseWithRows", func(t *testing.T) {
 		t.Parallel()
@@ -22,9 +22,11 @@ func Partitions(t *testing.T, open func(*testing.T) (storage.Table, storage.Part
 		// "o'clock" has the quote of a filter, and a partition can have more rows than a page.
 		want := []string{"1.0", "1.10", "1.9", "10.0", "Z", "a b", "meta", "o'clock", "operators"}
 		for _, name := range slices.Backward(want) {
-			_, err := table.Transact(t.Context(), name, []storage.Op{insertOp("k", nil), insertOp("l", nil)})
+			_, err := table.Transact(t.Context(), name,
+				[]storage.Op{insertOp("k", nil), insertOp("l", nil)})
 			requireNoError(t, err)
 		}
+
 		fillPartition(t, table, "1.9", 1100)
 		_, err := table.Transact(t.Context(), "gone", []storage.Op{insertOp("k", nil)})
 		requireNoError(t, err)

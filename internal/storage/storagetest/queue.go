@@ -13,7 +13,9 @@ import (
 // Queue is the suite for storage.Queue and storage.QueueLength.
 func Queue(t *testing.T, h QueueHarness) {
 	t.Helper()
-	// These three tests move the clock that all tests share. So they run one by one before the other tests.
+
+	// These three tests move the clock that all tests share. So they run one by one before the
+	// other tests.
 	t.Run("Time/PutDelayed", func(t *testing.T) { putDelayed(t, h.Open(t), h.Advance) })
 	t.Run("Time/TakenAgain", func(t *testing.T) { takenAgain(t, h.Open(t), h.Advance) })
 	t.Run("Time/PutBack", func(t *testing.T) { putBack(t, h.Open(t), h.Advance) })
@@ -38,18 +40,22 @@ func putDelayed(t *testing.T, q QueuePort, advance func(time.Duration)) {
 	if got := takeMessages(t, q, 32); len(got) != 1 || got[0].Text != "now" {
 		t.Fatalf("at once: %+v, want one and Text now", got)
 	}
+
 	advance(1200 * time.Millisecond)
 	if got := takeMessages(t, q, 32); len(got) != 0 {
 		t.Errorf("before the delay was over: %+v, want none", got)
 	}
+
 	advance(800*time.Millisecond + spare)
-	if got := takeMessages(t, q, 32); len(got) != 1 || got[0].Text != "late" || got[0].DequeueCount != 1 {
+
+	if got := takeMessages(t, q, 32); len(got) != 1 || got[0].Text != "late" ||
+		got[0].DequeueCount != 1 {
 		t.Errorf("after the delay: %+v, want one, Text late and DequeueCount 1", got)
 	}
 }
 
-// takenAgain checks that a dequeued message becomes visible again if it is not deleted in time. The second dequeue must
-// invalidate the first pop receipt.
+// takenAgain checks that a dequeued message becomes visible again if it is not deleted in time. The
+// second dequeue must invalidate the first pop receipt.
 func takenAgain(t *testing.T, q QueuePort, advance func(time.Duration)) {
 	ctx := t.Context()
 	requireNoError(t, q.Put(ctx, "lane 1", 0))
@@ -58,6 +64,7 @@ func takenAgain(t *testing.T, q QueuePort, advance func(time.Duration)) {
 	if got := takeMessages(t, q, 1); len(first) != 1 || len(got) != 0 {
 		t.Fatalf("first %+v, while hidden %+v, want one, and none while hidden", first, got)
 	}
+
 	advance(2*time.Second + spare)
 	second := takeMessages(t, q, 1)
 	if len(second) != 1 || second[0].DequeueCount != 2 || second[0].ID != first[0].ID ||
@@ -65,10 +72,12 @@ func takenAgain(t *testing.T, q QueuePort, advance func(time.Duration)) {
 		t.Fatalf("second %+v, first %+v, want one, DequeueCount 2, ID %v and PopReceipt another than %v", second,
 			first, first[0].ID, first[0].PopReceipt)
 	}
+
 	if !second[0].InsertedAt.Equal(first[0].InsertedAt) {
 		t.Errorf("inserted at %v, then at %v, want %v", first[0].InsertedAt, second[0].InsertedAt,
 			first[0].InsertedAt)
 	}
+
 	wantKind(t, "delete with the first receipt", q.Delete(ctx, first[0]), storage.NotFound)
 	_, err = q.Update(ctx, first[0], "mine", time.Minute)
 	wantKind(t, "update with the first receipt", err, storage.NotFound)
@@ -76,7 +85,8 @@ func takenAgain(t *testing.T, q QueuePort, advance func(time.Duration)) {
 	wantLength(t, q, 0)
 }
 
-// putBack checks that Update changes the time at which a message becomes visible, and keeps the dequeue count.
+// putBack checks that Update changes the time at which a message becomes visible, and keeps the
+// dequeue count.
 func putBack(t *testing.T, q QueuePort, advance func(time.Duration)) {
 	ctx := t.Context()
 	requireNoError(t, q.Put(ctx, "before", 0))
@@ -84,16 +94,21 @@ func putBack(t *testing.T, q QueuePort, advance func(time.Duration)) {
 	if len(got) != 1 {
 		t.Fatalf("got %+v, want one", got)
 	}
+
 	receipt, err := q.Update(ctx, got[0], "after", 2*time.Second)
 	requireNoError(t, err)
 	if receipt == "" || receipt == got[0].PopReceipt {
 		t.Errorf("receipt %q after %q, want another receipt", receipt, got[0].PopReceipt)
 	}
+
 	if again := takeMessages(t, q, 1); len(again) != 0 {
 		t.Errorf("while hidden: %+v, want none", again)
 	}
+
 	advance(2*time.Second + spare)
-	if again := takeMessages(t, q, 1); len(again) != 1 || again[0].Text != "after" || again[0].DequeueCount != 2 {
+
+	if again := takeMessages(t, q, 1); len(again) != 1 || again[0].Text != "after" ||
+		again[0].DequeueCount != 2 {
 		t.Errorf("after the time: %+v, want one, Text after and DequeueCount 2", again)
 	}
 }
@@ -102,14 +117,18 @@ func getMessage(t *testing.T, q QueuePort) {
 	if got := takeMessages(t, q, 32); len(got) != 0 {
 		t.Fatalf("got %+v of an empty queue, want none", got)
 	}
+
 	requireNoError(t, q.Put(t.Context(), "lane 1", 0))
 	got := takeMessages(t, q, 32)
 	if len(got) != 1 || got[0].Text != "lane 1" || got[0].DequeueCount != 1 {
 		t.Fatalf("got %+v, want one, Text \"lane 1\" and DequeueCount 1", got)
 	}
-	if m := got[0]; m.ID == "" || m.PopReceipt == "" || m.InsertedAt.IsZero() || m.InsertedAt.Location() != time.UTC {
+
+	if m := got[0]; m.ID == "" || m.PopReceipt == "" || m.InsertedAt.IsZero() ||
+		m.InsertedAt.Location() != time.UTC {
 		t.Errorf("got %+v, want an ID, a PopReceipt, an InsertedAt and Location %v", m, time.UTC)
 	}
+
 	wantLength(t, q, 1)
 	requireNoError(t, q.Delete(t.Context(), got[0]))
 	wantLength(t, q, 0)
@@ -122,12 +141,16 @@ func getSeveral(t *testing.T, q QueuePort) {
 		want[text] = true
 		requireNoError(t, q.Put(t.Context(), text, 0))
 	}
+
 	wantLength(t, q, 40)
+
 	for _, most := range []int{1, 32, 32} {
 		got := takeMessages(t, q, most)
 		if len(got) == 0 || len(got) > most {
-			t.Fatalf("%d messages of at most %d, want more than 0 and at most %v", len(got), most, most)
+			t.Fatalf("%d messages of at most %d, want more than 0 and at most %v", len(got),
+				most, most)
 		}
+
 		for _, m := range got {
 			if !want[m.Text] {
 				t.Errorf("got %q twice or unknown, want each of the messages once", m.Text)
@@ -135,6 +158,7 @@ func getSeveral(t *testing.T, q QueuePort) {
 			delete(want, m.Text)
 		}
 	}
+
 	if len(want) != 0 {
 		t.Errorf("no Get returned %v, want each message once", want)
 	}
@@ -147,13 +171,16 @@ func getHidden(t *testing.T, q QueuePort) {
 	if len(got) != 1 || got[0].Text != "taken" {
 		t.Fatalf("got %+v, want one and Text taken", got)
 	}
+
 	if again := takeMessages(t, q, 32); len(again) != 0 {
 		t.Errorf("hidden ones: %+v, want none", again)
 	}
+
 	wantLength(t, q, 2)
 	if _, err := q.Update(t.Context(), got[0], "shown", 0); err != nil {
 		t.Errorf("Update to show it at once = %v, want no error", err)
 	}
+
 	if again := takeMessages(t, q, 32); len(again) != 1 || again[0].Text != "shown" {
 		t.Errorf("shown at once: %+v, want one and Text shown", again)
 	}
@@ -170,7 +197,8 @@ func getRefused(t *testing.T, q QueuePort) {
 	}
 }
 
-// getOneTaker lets several callers dequeue one message concurrently. Exactly one caller must get the message.
+// getOneTaker lets several callers dequeue one message concurrently. Exactly one caller must get
+// the message.
 func getOneTaker(t *testing.T, q QueuePort) {
 	const takers = 8
 	requireNoError(t, q.Put(t.Context(), "lane 1", 0))
@@ -184,22 +212,27 @@ func getOneTaker(t *testing.T, q QueuePort) {
 			counts <- len(got)
 		}()
 	}
+
 	sum := 0
 	for range takers {
 		sum += <-counts
 	}
+
 	if sum != 1 {
 		t.Errorf("%d takers got the message, want 1", sum)
 	}
 }
 
 func putTexts(t *testing.T, q QueuePort) {
-	for _, text := range []string{"lane 1", "ä€日 🏞", `{"lane":1}`, "<a>&</a>\r\n", strings.Repeat("x", 48<<10)} {
+	for _, text := range []string{"lane 1", "ä€日 🏞", `{"lane":1}`, "<a>&</a>\r\n",
+		strings.Repeat("x", 48<<10)} {
 		requireNoError(t, q.Put(t.Context(), text, 0))
 		got := takeMessages(t, q, 1)
 		if len(got) != 1 || got[0].Text != text {
-			t.Fatalf("%.40q comes back as %.100q, want one and Text %v", text, fmt.Sprint(got), text)
+			t.Fatalf("%.40q comes back as %.100q, want one and Text %v", text,
+				fmt.Sprint(got), text)
 		}
+
 		requireNoError(t, q.Delete(t.Context(), got[0]))
 	}
 }
@@ -217,7 +250,8 @@ func putTooLarge(t *testing.T, q QueuePort) {
 func putLongestDelay(t *testing.T, q QueuePort) {
 	requireNoError(t, q.Put(t.Context(), "next week", 7*24*time.Hour))
 	wantLength(t, q, 1)
-	wantKind(t, "a longer delay", q.Put(t.Context(), "later", 7*24*time.Hour+time.Second), storage.Other)
+	wantKind(t, "a longer delay", q.Put(t.Context(), "later", 7*24*time.Hour+time.Second),
+		storage.Other)
 }
 
 func updateReceipts(t *testing.T, q QueuePort) {
@@ -225,11 +259,13 @@ func updateReceipts(t *testing.T, q QueuePort) {
 	requireNoError(t, q.Put(ctx, "lane 1", 0))
 	m := takeMessages(t, q, 1)[0]
 	old := m
+
 	for range 3 {
 		receipt, err := q.Update(ctx, m, "lane 1", time.Minute)
 		requireNoError(t, err)
 		m.PopReceipt = receipt
 	}
+
 	wantKind(t, "delete with an old receipt", q.Delete(ctx, old), storage.NotFound)
 	_, err := q.Update(ctx, old, "old", time.Minute)
 	wantKind(t, "update with an old receipt", err, storage.NotFound)

@@ -1,6 +1,6 @@
-// Package storagetest has the conformance suite for the ports of package storage, and wrappers that inject faults into
-// the ports. Every implementation passes the suite, so that results of simulations with package memory also hold for
-// Azure Storage.
+// Package storagetest has the conformance suite for the ports of package storage, and wrappers that
+// inject faults into the ports. Every implementation passes the suite, so that results of
+// simulations with package memory also hold for Azure Storage.
 package storagetest
 
 import (
@@ -24,15 +24,15 @@ type BlobPort = interface {
 	storage.BlobMarks
 }
 
-// QueueHarness provides queues for the suite, and controls the clock of these queues. Open returns an empty queue.
-// Advance returns when the clock has advanced by at least d.
+// QueueHarness provides queues for the suite, and controls the clock of these queues. Open returns
+// an empty queue. Advance returns when the clock has advanced by at least d.
 type QueueHarness struct {
 	Open    func(t *testing.T) QueuePort
 	Advance func(d time.Duration)
 }
 
-// LeaseHarness provides leases for the suite, and controls the clock of these leases. Open returns leases that were
-// never acquired. Advance returns when the clock has advanced by at least d.
+// LeaseHarness provides leases for the suite, and controls the clock of these leases. Open returns
+// leases that were never acquired. Advance returns when the clock has advanced by at least d.
 type LeaseHarness struct {
 	Open    func(t *testing.T) storage.Leases
 	Advance func(d time.Duration)
@@ -91,12 +91,14 @@ func sameValues(got, want map[string]any) bool {
 	if len(got) != len(want) {
 		return false
 	}
+
 	for name, w := range want {
 		g, there := got[name]
 		if !there || !sameValue(g, w) {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -109,5 +111,6 @@ func sameValue(got, want any) bool {
 		g, ok := got.(time.Time)
 		return ok && g.Equal(w) && g.Location() == time.UTC
 	}
+
 	return got == want
 }

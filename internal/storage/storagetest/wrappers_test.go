@@ -67,7 +67,9 @@ func TestFaults_Leases(t *testing.T) {
 	t.Parallel()
 	c := newClock()
 	storagetest.Leases(t, storagetest.LeaseHarness{
-		Open:    func(*testing.T) storage.Leases { return storagetest.NewFaults().Leases(memory.New(c.Now).Leases()) },
+		Open: func(*testing.T) storage.Leases {
+			return storagetest.NewFaults().Leases(memory.New(c.Now).Leases())
+		},
 		Advance: c.Advance,
 	})
 }

@@ -1,8 +1,9 @@
-// Package timelimit cuts off storage calls that hang. Without a limit, a call without an answer would stop a lane until
-// the transport gives up. The holder would still renew the lane's lease, so no other instance could take the lane over.
+// Package timelimit cuts off storage calls that hang. Without a limit, a call without an answer
+// would stop a lane until the transport gives up. The holder would still renew the lane's lease, so
+// no other instance could take the lane over.
 //
-// If a write is cut off after it was sent, its error has the kind storage.Ambiguous. The caller then sends the write
-// again, or reads whether storage has done the write.
+// If a write is cut off after it was sent, its error has the kind storage.Ambiguous. The caller
+// then sends the write again, or reads whether storage has done the write.
 package timelimit
 
 import (
@@ -14,26 +15,29 @@ import (
 	"weir/internal/storage"
 )
 
-// A hung call delays its lane by the call's limit, and then by a pause of at most two seconds. The sum must be less
-// than ten seconds.
+// A hung call delays its lane by the call's limit, and then by a pause of at most two seconds. The
+// sum must be less than ten seconds.
 const (
-	// callLimit bounds a call with a small answer. Storage usually answers such a call within milliseconds.
+	// callLimit bounds a call with a small answer. Storage usually answers such a call within
+	// milliseconds.
 	callLimit = 4 * time.Second
-	// queryLimit bounds the wait for each answer to a query or a listing. Storage can search for five seconds before it
-	// answers.
+	// queryLimit bounds the wait for each answer to a query or a listing. Storage can search for
+	// five seconds before it answers.
 	queryLimit = 6 * time.Second
-	// silenceLimit is the longest time in which no byte of a blob or file moves. A limit on the whole call would fail
-	// each large body on a slow connection.
+	// silenceLimit is the longest time in which no byte of a blob or file moves. A limit on the
+	// whole call would fail each large body on a slow connection.
 	silenceLimit = 7 * time.Second
 )
 
-// ErrHung is the cause (see context.Cause) with which this package cancels the context of a hung call.
+// ErrHung is the cause (see context.Cause) with which this package cancels the context of a hung
+// call.
 var ErrHung = errors.New("storage did not answer in time")
 
 type movedKey struct{}
 
-// Moved restarts the limit of the call whose context is ctx. Moved is called when the call makes progress: bytes of a
-// blob or file moved, or storage answered a query. Moved has no effect if the limit bounds the whole call.
+// Moved restarts the limit of the call whose context is ctx. Moved is called when the call makes
+// progress: bytes of a blob or file moved, or storage answered a query. Moved has no effect if the
+// limit bounds the whole call.
 func Moved(ctx context.Context) {
 	if prolong, ok := ctx.Value(movedKey{}).(func()); ok {
 		prolong()
@@ -52,7 +56,8 @@ func withCallLimit(ctx context.Context, limit time.Duration) (context.Context, c
 	return context.WithTimeoutCause(ctx, limit, ErrHung)
 }
 
-// ForQuery returns a context with the time limit of one query. The caller must call the returned function.
+// ForQuery returns a context with the time limit of one query. The caller must call the returned
+// function.
 func ForQuery(ctx context.Context) (context.Context, func()) {
 	return withSilenceLimit(ctx, queryLimit)
 }
@@ -74,7 +79,8 @@ func (t table) Range(ctx context.Context, q storage.Query) (storage.Page, error)
 	return t.inner.Range(ctx, q)
 }
 
-func (t table) Transact(ctx context.Context, partition string, ops []storage.Op) ([]storage.ETag, error) {
+func (t table) Transact(ctx context.Context, partition string,
+	ops []storage.Op) ([]storage.ETag, error) {
 	ctx, cancel := withCallLimit(ctx, callLimit)
 	defer cancel()
 	return t.inner.Transact(ctx, partition, ops)
@@ -97,13 +103,15 @@ func (q queue) Put(ctx context.Context, text string, delay time.Duration) error 
 	return q.inner.Put(ctx, text, delay)
 }
 
-func (q queue) Get(ctx context.Context, max int, hide time.Duration) ([]storage.QueueMessage, error) {
+func (q queue) Get(ctx context.Context, max int,
+	hide time.Duration) ([]storage.QueueMessage, error) {
 	ctx, cancel := withCallLimit(ctx, callLimit)
 	defer cancel()
 	return q.inner.Get(ctx, max, hide)
 }
 
-func (q queue) Update(ctx context.Context, m storage.QueueMessage, text string, hide time.Duration) (string, error) {
+func (q queue) Update(ctx context.Context, m storage.QueueMessage, text string,
+	hide time.Duration) (string, error) {
 	ctx, cancel := withCallLimit(ctx, callLimit)
 	defer cancel()
 	return q.inner.Update(ctx, m, text, hide)
@@ -127,7 +135,8 @@ type BlobPort interface {
 	storage.BlobMarks
 }
 
-// Blobs limits the time of each call for blobs. A transfer is cut off only if no byte moves for silenceLimit.
+// Blobs limits the time of each call for blobs. A transfer is cut off only if no byte moves for
+// silenceLimit.
 func Blobs(inner BlobPort) BlobPort { return blobs{inner} }
 
 type blobs struct{ inner BlobPort }
@@ -162,7 +171,8 @@ func (b blobs) List(ctx context.Context, prefix, marker string) (storage.BlobPag
 	return b.inner.List(ctx, prefix, marker)
 }
 
-// Files limits the time of each call for files. A transfer is cut off only if no byte moves for silenceLimit.
+// Files limits the time of each call for files. A transfer is cut off only if no byte moves for
+// silenceLimit.
 func Files(inner storage.Files) storage.Files { return files{inner} }
 
 type files struct{ inner storage.Files }
@@ -173,20 +183,22 @@ func (f files) List(ctx context.Context, prefix, marker string) (storage.FilePag
 	return f.inner.List(ctx, prefix, marker)
 }
 
-func (f files) Read(ctx context.Context, name string, version storage.ETag, offset, length int64) ([]byte, error) {
+func (f files) Read(ctx context.Context, name string, version storage.ETag, offset,
+	length int64) ([]byte, error) {
 	ctx, cancel := withSilenceLimit(ctx, silenceLimit)
 	defer cancel()
 	return f.inner.Read(ctx, name, version, offset, length)
 }
 
-func (f files) Write(ctx context.Context, name, contentType string, metadata map[string]string, body io.Reader) error {
+func (f files) Write(ctx context.Context, name, contentType string, metadata map[string]string,
+	body io.Reader) error {
 	ctx, cancel := withSilenceLimit(ctx, silenceLimit)
 	defer cancel()
 	return f.inner.Write(ctx, name, contentType, metadata, movingBody{body, ctx})
 }
 
-// movingBody restarts the limit after each read, because the body can come from storage, and a read from storage takes
-// time.
+// movingBody restarts the limit after each read, because the body can come from storage, and a read
+// from storage takes time.
 type movingBody struct {
 	io.Reader
 	ctx context.Context

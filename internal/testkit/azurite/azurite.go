@@ -1,5 +1,5 @@
-// Package azurite runs Azurite, the emulator of Azure Storage, as a child process. Local runs, the benchmark and tests
-// use the package. Azurite listens on loopback only.
+// Package azurite runs Azurite, the emulator of Azure Storage, as a child process. Local runs, the
+// benchmark and tests use the package. Azurite listens on loopback only.
 package azurite
 
 import (
@@ -27,8 +27,8 @@ const (
 	stopTimeout  = 5 * time.Minute
 )
 
-// keepAliveSeconds is longer than a client keeps an idle connection. By default Azurite closes an idle connection after
-// 5 s, and a request that a client sends at that moment is lost.
+// keepAliveSeconds is longer than a client keeps an idle connection. By default Azurite closes an
+// idle connection after 5 s, and a request that a client sends at that moment is lost.
 const keepAliveSeconds = "120"
 
 // ErrNotInstalled is returned if the emulator's npm package is missing.
@@ -58,9 +58,10 @@ type Process struct {
 	err   error         // result of the child; valid when done is closed
 }
 
-// Start runs Azurite, and returns when all three services listen. If ctx ends or readyTimeout passes before all three
-// listen, Start fails. After the start, the end of ctx has no effect: Azurite runs until Stop. On Linux, Azurite also
-// ends when the calling process ends. A later Start with the same Dir has the same data, and can use the same ports.
+// Start runs Azurite, and returns when all three services listen. If ctx ends or readyTimeout
+// passes before all three listen, Start fails. After the start, the end of ctx has no effect:
+// Azurite runs until Stop. On Linux, Azurite also ends when the calling process ends. A later Start
+// with the same Dir has the same data, and can use the same ports.
 func Start(ctx context.Context, o Options) (*Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -68,18 +69,22 @@ func Start(ctx context.Context, o Options) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if _, err := exec.LookPath("node"); err != nil {
 		return nil, fmt.Errorf("start azurite: Node 20 is needed (README.md, Quick start): %w", err)
 	}
+
 	out := newOutput(o.Log)
 	p := &Process{cmd: exec.Command("node", o.commandArgs(script)...), done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	if len(o.Accounts) > 0 {
 		p.cmd.Env = append(os.Environ(), o.listAccounts())
 	}
+
 	if err := p.startChild(); err != nil {
 		return nil, fmt.Errorf("start azurite: %w", err)
 	}
+
 	select {
 	case p.ports = <-out.ready:
 		return p, nil
@@ -97,15 +102,19 @@ func (o Options) commandArgs(script string) []string {
 		"--queueHost", "127.0.0.1", "--queuePort", strconv.Itoa(o.QueuePort),
 		"--tableHost", "127.0.0.1", "--tablePort", strconv.Itoa(o.TablePort),
 	}
+
 	for _, service := range []string{"blob", "queue", "table"} {
 		args = append(args, "--"+service+"KeepAliveTimeout", keepAliveSeconds)
 	}
+
 	if o.Cert != "" {
 		args = append(args, "--cert", o.Cert, "--key", o.Key, "--oauth", "basic")
 	}
+
 	if o.Dir == "" {
 		return append(args, "--inMemoryPersistence")
 	}
+
 	return append(args, "--location", o.Dir)
 }
 
@@ -140,14 +149,17 @@ func (p *Process) ConnectionStringOf(account string) string {
 		account, key, p.ports.Blob, account, p.ports.Queue, account, p.ports.Table, account)
 }
 
-// Stop sends SIGTERM, and waits until Azurite has saved its data and ended. After stopTimeout, Stop kills Azurite and
-// returns an error. Stop can be called again.
+// Stop sends SIGTERM, and waits until Azurite has saved its data and ended. After stopTimeout, Stop
+// kills Azurite and returns an error. Stop can be called again.
 func (p *Process) Stop() error {
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil &&
+		!errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stop azurite: %w", err)
 	}
+
 	timer := time.NewTimer(stopTimeout)
 	defer timer.Stop()
+
 	select {
 	case <-p.done:
 		return nil
@@ -158,21 +170,25 @@ func (p *Process) Stop() error {
 	}
 }
 
-// findScript returns the path of the emulator's script. It searches the working directory, and then each parent
-// directory.
+// findScript returns the path of the emulator's script. It searches the working directory, and then
+// each parent directory.
 func findScript() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err
 	}
+
 	for {
-		path := filepath.Join(dir, "tools", "azurite", "node_modules", "azurite", "dist", "src", "azurite.js")
+		path := filepath.Join(dir, "tools", "azurite", "node_modules", "azurite", "dist", "src",
+			"azurite.js")
 		if _, err := os.Stat(path); err == nil {
 			return path, nil
 		}
+
 		if dir == filepath.Dir(dir) {
 			return "", ErrNotInstalled
 		}
+
 		dir = filepath.Dir(dir)
 	}
 }

@@ -23,11 +23,13 @@ func startAzurite(t *testing.T, o azurite.Options) *azurite.Process {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := p.Stop(); err != nil {
 			t.Error(err)
 		}
 	})
+
 	return p
 }
 
@@ -36,20 +38,24 @@ func TestStart_FreePorts(t *testing.T) {
 	p := startAzurite(t, azurite.Options{})
 	ports := p.Ports()
 	for _, port := range []int{ports.Blob, ports.Queue, ports.Table} {
-		resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/%s?comp=list", port, azurite.Account))
+		resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/%s?comp=list", port,
+			azurite.Account))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		_, _ = io.Copy(io.Discard, resp.Body)
 		_ = resp.Body.Close()
 		if got := resp.Header.Get("Server"); !strings.HasPrefix(got, "Azurite") {
 			t.Errorf("port %d: Server = %q, want Azurite", port, got)
 		}
+
 		if want := fmt.Sprintf("http://127.0.0.1:%d/%s;", port,
 			azurite.Account); !strings.Contains(p.ConnectionString(), want) {
 			t.Errorf("the connection string lacks %s", want)
 		}
 	}
+
 	http.DefaultClient.CloseIdleConnections()
 }
 
@@ -64,6 +70,7 @@ func TestStart_AccountsShareNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for i := range want {
 			name := fmt.Sprintf("queue-%d", i)
 			if _, err := service.CreateQueue(t.Context(), name, nil); err != nil {
@@ -78,12 +85,14 @@ func TestStart_AccountsShareNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		page, err := service.NewListQueuesPager(nil).NextPage(t.Context())
 		if err != nil || len(page.Queues) != want {
 			t.Errorf("the account %s has %d queues, %v, want %d", account, len(page.Queues), err,
 				want)
 		}
 	}
+
 	http.DefaultClient.CloseIdleConnections()
 }
 
@@ -95,10 +104,12 @@ func TestStart_SameDirAndPortsAgain(t *testing.T) {
 	if err := first.Stop(); err != nil {
 		t.Fatal(err)
 	}
+
 	<-first.Done()
 	if files, err := os.ReadDir(dir); err != nil || len(files) == 0 {
 		t.Fatalf("got %d saved files, %v, want some", len(files), err)
 	}
+
 	again := startAzurite(t, azurite.Options{Dir: dir, BlobPort: ports.Blob, QueuePort: ports.Queue,
 		TablePort: ports.Table})
 	if again.Ports() != ports {
@@ -132,17 +143,21 @@ func TestProcess_Stop(t *testing.T) {
 	p := startAzurite(t, azurite.Options{})
 	idle := &http.Transport{}
 	defer idle.CloseIdleConnections()
-	resp, err := (&http.Client{Transport: idle}).Get(fmt.Sprintf("http://127.0.0.1:%d/", p.Ports().Table))
+	resp, err := (&http.Client{Transport: idle}).Get(fmt.Sprintf("http://127.0.0.1:%d/",
+		p.Ports().Table))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, _ = io.Copy(io.Discard, resp.Body)
 	_ = resp.Body.Close() // the client keeps the idle connection open, which must not delay Stop
+
 	for range 2 {
 		if err := p.Stop(); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", p.Ports().Table))
 	if err == nil {
 		_ = c.Close()

@@ -9,12 +9,13 @@ import (
 	"sync"
 )
 
-// The emulator prints these lines when a service starts. The second line has the service's port, even if the emulator
-// chose a free port.
+// The emulator prints these lines when a service starts. The second line has the service's port,
+// even if the emulator chose a free port.
 var (
 	startingLine  = regexp.MustCompile(`^Azurite (Blob|Queue|Table) service is starting at (\S+)`)
-	listeningLine = regexp.MustCompile(`^Azurite (Blob|Queue|Table) service is successfully listening at ` +
-		`https?://127\.0\.0\.1:(\d+)`)
+	listeningLine = regexp.MustCompile(
+		`^Azurite (Blob|Queue|Table) service is successfully listening at ` +
+			`https?://127\.0\.0\.1:(\d+)`)
 )
 
 const keptOutput = 4 << 10 // bytes of the output's end that are kept for an error
@@ -37,7 +38,8 @@ func newOutput(log io.Writer) *outputReader {
 	return &outputReader{log: log, ready: make(chan Ports, 1)}
 }
 
-// Write implements io.Writer. Write never fails, because an error of the log must not stop the emulator.
+// Write implements io.Writer. Write never fails, because an error of the log must not stop the
+// emulator.
 func (o *outputReader) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -59,10 +61,12 @@ func (o *outputReader) readLine(line string) {
 	if m := startingLine.FindStringSubmatch(line); m != nil {
 		o.starting = m[2]
 	}
+
 	m := listeningLine.FindStringSubmatch(line)
 	if m == nil {
 		return
 	}
+
 	port, _ := strconv.Atoi(m[2])
 	switch m[1] {
 	case "Blob":
@@ -72,14 +76,15 @@ func (o *outputReader) readLine(line string) {
 	case "Table":
 		o.ports.Table = port
 	}
+
 	if o.ports.Blob > 0 && o.ports.Queue > 0 && o.ports.Table > 0 {
 		o.ready <- o.ports
 		o.ports = Ports{} // prevents a second send, which would block
 	}
 }
 
-// startFailure returns an error with the reason why the child ended before all services listened. The parameter err is
-// the child's result.
+// startFailure returns an error with the reason why the child ended before all services listened.
+// The parameter err is the child's result.
 func (o *outputReader) startFailure(err error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package lanetest has lanes on storage in memory, for the tests of packages that use the package lane. A test adds its
-// own CMS, processes and faults.
+// Package lanetest has lanes on storage in memory, for the tests of packages that use the package
+// lane. A test adds its own CMS, processes and faults.
 package lanetest
 
 import (
@@ -34,9 +34,9 @@ func SimulateHere(t *testing.T, f func(*testing.T)) {
 	synctest.Test(t, f)
 }
 
-// PreemptedNow returns the current time. Before that it lets other goroutines run, at random. So the
-// test meets the orders of goroutines that a busy machine has: without this, a goroutine mostly runs
-// until it waits, and a fault that needs an event between two of its steps hardly ever shows.
+// PreemptedNow returns the current time. Before that it lets other goroutines run, at random. So
+// the test meets the orders of goroutines that a busy machine has: without this, a goroutine mostly
+// runs until it waits, and a fault that needs an event between two of its steps hardly ever shows.
 func PreemptedNow() time.Time {
 	for range rand.IntN(8) {
 		runtime.Gosched()
@@ -57,10 +57,12 @@ type Lanes struct {
 func New(t testing.TB, lanes int) *Lanes {
 	t.Helper()
 	account := memory.New(time.Now)
-	store := &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: lanes, Now: time.Now}
+	store := &lane.Store{Table: account.Table(), Bodies: account.Blobs(), Lanes: lanes,
+		Now: time.Now}
 	if err := store.Open(t.Context()); err != nil {
 		t.Fatalf("open lanes: %v", err)
 	}
+
 	return &Lanes{Account: account, Store: store, Appender: lane.NewAppender(store, Quiet), t: t}
 }
 
@@ -71,24 +73,28 @@ func (l *Lanes) FaultyStore(faults *storagetest.Faults) *lane.Store {
 	return &store
 }
 
-// Append appends a message, and returns the message's id. The message has the contract "article", unless a function in
-// changes sets another contract.
+// Append appends a message, and returns the message's id. The message has the contract "article",
+// unless a function in changes sets another contract.
 func (l *Lanes) Append(key, body string, changes ...func(*weir.Message)) weir.ID {
 	l.t.Helper()
-	m := weir.Message{Contract: "article", Key: key, ContentType: "application/xml", Body: []byte(body)}
+	m := weir.Message{Contract: "article", Key: key, ContentType: "application/xml",
+		Body: []byte(body)}
 	for _, change := range changes {
 		change(&m)
 	}
+
 	m.Size = len(m.Body)
 	receipt, err := AppendAndWake(l.t.Context(), l.Appender, m, "")
 	if err != nil {
 		l.t.Fatalf("append: %v", err)
 	}
+
 	return receipt.Message.ID
 }
 
 // AppendAndWake appends a message, and then calls OnWake if the message is new.
-func AppendAndWake(ctx context.Context, a *lane.Appender, m weir.Message, idempotencyKey string) (lane.Receipt, error) {
+func AppendAndWake(ctx context.Context, a *lane.Appender, m weir.Message,
+	idempotencyKey string) (lane.Receipt, error) {
 	receipt, err := a.Append(ctx, m, idempotencyKey)
 	if err == nil && !receipt.Duplicate && a.OnWake != nil {
 		a.OnWake(receipt.Message.ID.Lane)
@@ -147,24 +153,28 @@ func (l *Lanes) readLog(number int, isWanted func(*weir.Message) bool) (messages
 		if err != nil {
 			l.t.Fatalf("log of lane %d: %v", number, err)
 		}
+
 		for _, e := range entries {
 			seq = e.Seq() + 1
 			if !isWanted(&e.Message) {
 				continue
 			}
+
 			if err := l.Store.LoadBody(l.t.Context(), e); err != nil {
 				l.t.Fatalf("body of message %d of lane %d: %v", e.Seq(), number, err)
 			}
+
 			messages = append(messages, e.Message)
 		}
+
 		if len(entries) == 0 {
 			return messages
 		}
 	}
 }
 
-// Calls counts how often a process wakes a lane, and how often it refuses a message or a batch. A test passes the
-// methods of Calls to the process as hooks. Calls is safe for concurrent use.
+// Calls counts how often a process wakes a lane, and how often it refuses a message or a batch. A
+// test passes the methods of Calls to the process as hooks. Calls is safe for concurrent use.
 type Calls struct {
 	Wakes    atomic.Int64
 	Refusals atomic.Int64
@@ -181,12 +191,13 @@ type Closer interface {
 	Close(ctx context.Context) error
 }
 
-// Close closes parts of a process one after the other, within ten minutes in all. It ends the test if a part returns an
-// error.
+// Close closes parts of a process one after the other, within ten minutes in all. It ends the test
+// if a part returns an error.
 func Close(t testing.TB, parts ...Closer) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
+
 	for _, part := range parts {
 		if err := part.Close(ctx); err != nil {
 			t.Fatalf("close %T: %v", part, err)

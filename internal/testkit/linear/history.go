@@ -9,7 +9,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Post is a post of the message with this name. A repeat under the same Idempotency-Key has the same name.
+// Post is a post of the message with this name. A repeat under the same Idempotency-Key has the
+// same name.
 type Post struct{ Name string }
 
 // Receipt is the answer to a Post.
@@ -19,13 +20,14 @@ type Receipt struct {
 	Duplicate bool
 }
 
-// Learned is the output of a post whose answer was not seen. Sequence is the message's sequence number if another
-// operation showed the number; otherwise Sequence is 0. With the number, the checker has to try far fewer orders of
-// such posts.
+// Learned is the output of a post whose answer was not seen. Sequence is the message's sequence
+// number if another operation showed the number; otherwise Sequence is 0. With the number, the
+// checker has to try far fewer orders of such posts.
 type Learned struct{ Sequence int64 }
 
-// Begin is the arrival of a write at the CMS. Late marks a write whose sender stalled past the end of its lease. The
-// fence of a late write is lower than the fence in storage, and a CMS that checks fences refuses the write.
+// Begin is the arrival of a write at the CMS. Late marks a write whose sender stalled past the end
+// of its lease. The fence of a late write is lower than the fence in storage, and a CMS that checks
+// fences refuses the write.
 type Begin struct {
 	Name, ID string
 	Sequence int64 // sequence number of the message; 0 = not known
@@ -38,8 +40,9 @@ type Verdict string
 
 // The results of a write.
 const (
-	Taken   Verdict = "taken"   // the CMS answered 2xx, and the sender got the whole answer
-	Torn    Verdict = "torn"    // the CMS answered 2xx, and the answer broke off: the sender may see a failure
+	Taken Verdict = "taken" // the CMS answered 2xx, and the sender got the whole answer
+	// the CMS answered 2xx, and the answer broke off: the sender may see a failure
+	Torn    Verdict = "torn"
 	Refused Verdict = "refused" // any other answer
 	Lost    Verdict = "lost"    // the sender got no answer
 )
@@ -50,9 +53,10 @@ type End struct {
 	Verdict Verdict
 }
 
-// Finish is a holder's decision that a message is dead, cancelled or superseded. No client sees the time of the
-// decision. The decision comes after the message's first post, and after the last read that showed the message waiting.
-// The decision comes before the first read that shows the message dead, cancelled or superseded.
+// Finish is a holder's decision that a message is dead, cancelled or superseded. No client sees the
+// time of the decision. The decision comes after the message's first post, and after the last read
+// that showed the message waiting. The decision comes before the first read that shows the message
+// dead, cancelled or superseded.
 type Finish struct{ Name, Stage string }
 
 // Read is a status read, of one message or of several at once.
@@ -63,20 +67,23 @@ type Rest struct{}
 
 // History gathers operations. The zero History is ready. Its methods can be called concurrently.
 type History struct {
-	mu       sync.Mutex
-	keys     map[string][]porcupine.Operation
-	posts    map[string]map[string]*postRecord // by key and name
-	excluded map[string]string                 // by key: the reason why the model does not describe the key
+	mu    sync.Mutex
+	keys  map[string][]porcupine.Operation
+	posts map[string]map[string]*postRecord // by key and name
+	// by key: the reason why the model does not describe the key
+	excluded map[string]string
 }
 
 // postRecord summarizes all posts and reads of one message. Times are Unix times in nanoseconds.
 type postRecord struct {
-	first      int64  // when the first post was sent
-	unanswered int64  // when the first post without an answer was sent; 0 = each post was answered
-	filed      bool   // a post was answered without Duplicate: this post appended the message
-	waited     int64  // begin of the last read that showed the message queued or retrying; 0 = no such read
-	finished   int64  // end of the first read that showed the message dead, cancelled or superseded; 0 = no such read
-	stage      string // the stage in the read that ended at finished
+	first      int64 // when the first post was sent
+	unanswered int64 // when the first post without an answer was sent; 0 = each post was answered
+	filed      bool  // a post was answered without Duplicate: this post appended the message
+	// begin of the last read that showed the message queued or retrying; 0 = no such read
+	waited int64
+	// end of the first read that showed the message dead, cancelled or superseded; 0 = no such read
+	finished int64
+	stage    string // the stage in the read that ended at finished
 }
 
 // Seen is the stage of a message in a read.
@@ -98,6 +105,7 @@ func (h *History) Posted(key, name string, sent, answered time.Time, answer *Rec
 	if p.first == 0 || sent.UnixNano() < p.first {
 		p.first = sent.UnixNano()
 	}
+
 	if answer == nil {
 		// The first post without an answer stands for all of the message's posts without an answer.
 		if p.unanswered == 0 || sent.UnixNano() < p.unanswered {
@@ -105,6 +113,7 @@ func (h *History) Posted(key, name string, sent, answered time.Time, answer *Rec
 		}
 		return
 	}
+
 	p.filed = p.filed || !answer.Duplicate
 	h.addOperation(key, postRow, Post{name}, sent.UnixNano(), *answer, answered.UnixNano())
 }
@@ -140,11 +149,13 @@ func (h *History) Read(key string, asked, answered time.Time, seen ...Seen) {
 			p.waited = max(p.waited, asked.UnixNano())
 		}
 	}
+
 	h.addOperation(key, readerRow, Read{names}, asked.UnixNano(), stages, answered.UnixNano())
 }
 
-// Exclude makes Check leave a key out, for a reason. The model does not describe keys with due times, replays or
-// versions, or with failed messages that do not block their key (onFailure: skip).
+// Exclude makes Check leave a key out, for a reason. The model does not describe keys with due
+// times, replays or versions, or with failed messages that do not block their key (onFailure:
+// skip).
 func (h *History) Exclude(key, reason string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -167,23 +178,28 @@ func (h *History) postOf(key, name string) *postRecord {
 	if h.posts == nil {
 		h.posts = map[string]map[string]*postRecord{}
 	}
+
 	if h.posts[key] == nil {
 		h.posts[key] = map[string]*postRecord{}
 	}
+
 	p := h.posts[key][name]
 	if p == nil {
 		p = &postRecord{}
 		h.posts[key][name] = p
 	}
+
 	return p
 }
 
-func (h *History) addOperation(key string, client int, input any, call int64, output any, ret int64) {
+func (h *History) addOperation(key string, client int, input any, call int64, output any,
+	ret int64) {
 	if h.keys == nil {
 		h.keys = map[string][]porcupine.Operation{}
 	}
-	h.keys[key] = append(h.keys[key], porcupine.Operation{ClientId: client, Input: input, Call: call, Output: output,
-		Return: ret})
+	h.keys[key] = append(h.keys[key],
+		porcupine.Operation{ClientId: client, Input: input, Call: call, Output: output,
+			Return: ret})
 }
 
 // operationsOf returns a key's operations for porcupine, sorted by the time at which they began.
@@ -192,28 +208,33 @@ func (h *History) operationsOf(key string) []porcupine.Operation {
 	shown := firstShown(ops)
 	for name, p := range h.posts[key] {
 		if at, ok := shown[name]; p.unanswered != 0 && ok && !p.filed {
-			ops = append(ops, porcupine.Operation{ClientId: postRow, Input: Post{name}, Call: p.unanswered,
+			ops = append(ops, porcupine.Operation{ClientId: postRow, Input: Post{name},
+				Call:   p.unanswered,
 				Output: Learned{at.sequence}, Return: max(at.first, p.unanswered)})
 		}
+
 		if p.finished != 0 {
 			ops = append(ops, porcupine.Operation{ClientId: holderRow, Input: Finish{name, p.stage},
 				Call: min(max(p.first, p.waited), p.finished), Return: p.finished})
 		}
 	}
+
 	slices.SortStableFunc(ops, func(a, b porcupine.Operation) int {
 		return cmp.Or(cmp.Compare(a.Call, b.Call), cmp.Compare(a.Return, b.Return))
 	})
 	assignRows(ops)
+
 	return ops
 }
 
-// firstSight has the first time at which an operation showed that a message was appended. It also has the message's
-// sequence number, or 0 if no operation showed the number.
+// firstSight has the first time at which an operation showed that a message was appended. It also
+// has the message's sequence number, or 0 if no operation showed the number.
 type firstSight struct{ first, sequence int64 }
 
-// firstShown returns the firstSight of each message that an operation shows. If a post without an answer appended the
-// message, the post took effect before firstSight.first. If no operation shows a message, the message's posts are left
-// out, because they can have taken effect after all other operations.
+// firstShown returns the firstSight of each message that an operation shows. If a post without an
+// answer appended the message, the post took effect before firstSight.first. If no operation shows
+// a message, the message's posts are left out, because they can have taken effect after all other
+// operations.
 func firstShown(ops []porcupine.Operation) map[string]firstSight {
 	shown := map[string]firstSight{}
 	note := func(name string, at, sequence int64) {
@@ -224,6 +245,7 @@ func firstShown(ops []porcupine.Operation) map[string]firstSight {
 		s.sequence = max(s.sequence, sequence)
 		shown[name] = s
 	}
+
 	for _, op := range ops {
 		switch in := op.Input.(type) {
 		case Post:
@@ -236,22 +258,25 @@ func firstShown(ops []porcupine.Operation) map[string]firstSight {
 			}
 		}
 	}
+
 	return shown
 }
 
-// assignRows assigns overlapping posts to different rows, because a row of the visualization shows one operation at a
-// time.
+// assignRows assigns overlapping posts to different rows, because a row of the visualization shows
+// one operation at a time.
 func assignRows(ops []porcupine.Operation) {
 	var free []int64 // by row: when the row's last post returned
 	for i, op := range ops {
 		if op.ClientId != postRow {
 			continue
 		}
+
 		row := slices.IndexFunc(free, func(until int64) bool { return until < op.Call })
 		if row < 0 {
 			row = len(free)
 			free = append(free, 0)
 		}
+
 		free[row] = op.Return
 		ops[i].ClientId = postRow + row
 	}

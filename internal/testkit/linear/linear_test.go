@@ -36,10 +36,13 @@ func (b *testHistory) addPost(name string, seq int64) {
 
 func (b *testHistory) addRepeat(name string, seq int64) {
 	sent := b.nextTime()
-	b.Posted(key, name, sent, b.nextTime(), &linear.Receipt{ID: "id-" + name, Sequence: seq, Duplicate: true})
+	b.Posted(key, name, sent, b.nextTime(),
+		&linear.Receipt{ID: "id-" + name, Sequence: seq, Duplicate: true})
 }
 
-func (b *testHistory) addLostPost(name string) { b.Posted(key, name, b.nextTime(), time.Time{}, nil) }
+func (b *testHistory) addLostPost(name string) {
+	b.Posted(key, name, b.nextTime(), time.Time{}, nil)
+}
 
 func (b *testHistory) addBegin(name string, fence int64) linear.Begin {
 	w := linear.Begin{Name: name, ID: "id-" + name, Fence: fence}
@@ -152,7 +155,9 @@ func TestCheck_AllowsGoodHistories(t *testing.T) {
 			t.Parallel()
 			b := newTestHistory()
 			tell(b)
-			if done, err := b.Check(t.TempDir(), "good"); err != nil || done.Keys != 1 || done.Operations == 0 {
+
+			if done, err := b.Check(t.TempDir(), "good"); err != nil || done.Keys != 1 ||
+				done.Operations == 0 {
 				t.Errorf("got %+v, %v, want one key without a violation", done, err)
 			}
 		})
@@ -259,10 +264,13 @@ func TestCheck_RefusesBadHistories(t *testing.T) {
 			c.tell(b)
 			_, err := b.Check(dir, "bad")
 			drawn := filepath.Join(dir, "bad-_news_1.html")
-			if err == nil || !strings.Contains(err.Error(), c.reason) || !strings.Contains(err.Error(), drawn) {
+			if err == nil || !strings.Contains(err.Error(), c.reason) ||
+				!strings.Contains(err.Error(), drawn) {
 				t.Fatalf("got %v, want %q and %s", err, c.reason, drawn)
 			}
-			if page, err := os.ReadFile(drawn); err != nil || !strings.Contains(string(page), "<html") {
+
+			if page, err := os.ReadFile(drawn); err != nil ||
+				!strings.Contains(string(page), "<html") {
 				t.Errorf("drawn: %v, %d bytes, want \"<html\" in page and no error", err, len(page))
 			}
 		})
@@ -275,7 +283,9 @@ func TestExclude_LeavesAKeyOut(t *testing.T) {
 	b.addPost("a", 1)
 	b.addRest()
 	b.Exclude(key, "it has due times")
-	if done, err := b.Check(t.TempDir(), "excluded"); err != nil || done != (linear.Checked{Excluded: 1}) {
+
+	if done, err := b.Check(t.TempDir(), "excluded"); err != nil ||
+		done != (linear.Checked{Excluded: 1}) {
 		t.Errorf("got %+v, %v, want one key excluded", done, err)
 	}
 }

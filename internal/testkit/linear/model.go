@@ -8,8 +8,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// keyState is the state of one key. Porcupine keeps earlier states. So the functions that apply an operation return a
-// new keyState, and leave the earlier keyState unchanged.
+// keyState is the state of one key. Porcupine keeps earlier states. So the functions that apply an
+// operation return a new keyState, and leave the earlier keyState unchanged.
 type keyState struct {
 	log   []keyMessage // in the order of acceptance
 	fence int64        // fence of the last write that was not late (Begin.Late)
@@ -17,16 +17,19 @@ type keyState struct {
 }
 
 type keyMessage struct {
-	name, id string  // the id is empty until an operation shows it
-	sequence int64   // 0 until an operation shows the number
-	begun    bool    // a write of the message has begun
-	verdict  Verdict // result of the last write; empty = the write is under way, or there was no write
-	fence    int64   // fence of the last write
-	stage    string  // final stage, set by a Finish or by a read that shows the message delivered
+	name, id string // the id is empty until an operation shows it
+	sequence int64  // 0 until an operation shows the number
+	begun    bool   // a write of the message has begun
+	// result of the last write; empty = the write is under way, or there was no write
+	verdict Verdict
+	fence   int64  // fence of the last write
+	stage   string // final stage, set by a Finish or by a read that shows the message delivered
 }
 
 // isOver reports whether the next message of the key can be written.
-func (m keyMessage) isOver() bool { return m.stage != "" || m.verdict == Taken || m.verdict == Torn }
+func (m keyMessage) isOver() bool {
+	return m.stage != "" || m.verdict == Taken || m.verdict == Torn
+}
 
 func (s keyState) findMessage(name string) int {
 	return slices.IndexFunc(s.log, func(m keyMessage) bool { return m.name == name })
@@ -39,7 +42,8 @@ func (s keyState) replaceMessage(i int, m keyMessage) keyState {
 	return s
 }
 
-// applyOperation returns the state after one operation. If the model allows the operation, the reason is empty.
+// applyOperation returns the state after one operation. If the model allows the operation, the
+// reason is empty.
 func applyOperation(s keyState, input, output any) (next keyState, reason string) {
 	switch in := input.(type) {
 	case Post:
@@ -55,6 +59,7 @@ func applyOperation(s keyState, input, output any) (next keyState, reason string
 	case Rest:
 		return s.applyRest()
 	}
+
 	return s, fmt.Sprintf("%T is no operation", input)
 }
 
@@ -64,27 +69,35 @@ func (s keyState) applyPost(in Post, output any) (keyState, string) {
 	if learned, ok := output.(Learned); ok {
 		sequence = learned.Sequence
 	}
+
 	i := s.findMessage(in.Name)
 	switch {
 	case i < 0 && answered && answer.Duplicate:
 		return s, in.Name + " is called a duplicate, and was not filed before"
 	case i < 0:
 		if n := len(s.log); n > 0 && sequence != 0 && sequence <= s.log[n-1].sequence {
-			return s, fmt.Sprintf("%s got number %d behind %d", in.Name, sequence, s.log[n-1].sequence)
+			return s, fmt.Sprintf("%s got number %d behind %d", in.Name, sequence,
+				s.log[n-1].sequence)
 		}
-		s.log = append(slices.Clip(s.log), keyMessage{name: in.Name, id: answer.ID, sequence: sequence})
+
+		s.log = append(slices.Clip(s.log),
+			keyMessage{name: in.Name, id: answer.ID, sequence: sequence})
 		return s, ""
+
 	case !answered:
 		return s, ""
 	case !answer.Duplicate:
 		return s, in.Name + " was filed twice"
 	}
+
 	m := s.log[i]
 	if m.id != "" && m.id != answer.ID || m.sequence != 0 && m.sequence != answer.Sequence {
-		return s, fmt.Sprintf("%s is %s (number %d), and was answered as %s (number %d)", in.Name, m.id, m.sequence,
-			answer.ID, answer.Sequence)
+		return s, fmt.Sprintf("%s is %s (number %d), and was answered as %s (number %d)", in.Name,
+			m.id, m.sequence, answer.ID, answer.Sequence)
 	}
+
 	m.id, m.sequence = answer.ID, answer.Sequence
+
 	return s.replaceMessage(i, m), ""
 }
 
@@ -100,24 +113,31 @@ func (s keyState) applyBegin(in Begin) (keyState, string) {
 	case s.busy != "":
 		return s, fmt.Sprintf("%s is written while %s is", in.Name, s.busy)
 	}
+
 	if earlier := slices.IndexFunc(s.log[:i], func(m keyMessage) bool { return !m.isOver() }); earlier >= 0 {
 		return s, fmt.Sprintf("%s is written before %s", in.Name, s.log[earlier].name)
 	}
-	if later := slices.IndexFunc(s.log[i+1:], func(m keyMessage) bool { return m.begun }); later >= 0 {
+
+	if later := slices.IndexFunc(s.log[i+1:], func(m keyMessage) bool { return m.begun }); later >=
+		0 {
 		return s, fmt.Sprintf("%s is written after %s", in.Name, s.log[i+1+later].name)
 	}
+
 	m := s.log[i]
 	switch {
 	case m.id != "" && m.id != in.ID:
-		return s, fmt.Sprintf("%s is %s, and is written under the Idempotency-Key %s", in.Name, m.id, in.ID)
+		return s, fmt.Sprintf("%s is %s, and is written under the Idempotency-Key %s", in.Name,
+			m.id, in.ID)
 	case m.stage != "":
 		return s, fmt.Sprintf("%s is written, which is %s", in.Name, m.stage)
 	case m.verdict == Taken && in.Fence <= m.fence:
 		return s, in.Name + " is written again, without a higher fence"
 	}
+
 	m.id, m.begun, m.verdict, m.fence = in.ID, true, "", in.Fence
 	s = s.replaceMessage(i, m)
 	s.fence, s.busy = in.Fence, in.Name
+
 	return s, ""
 }
 
@@ -125,14 +145,17 @@ func (s keyState) applyEnd(in End) (keyState, string) {
 	if in.Late {
 		return s, ""
 	}
+
 	i := s.findMessage(in.Name)
 	if i < 0 || s.busy != in.Name {
 		return s, fmt.Sprintf("a write of %s ends, which had not begun", in.Name)
 	}
+
 	m := s.log[i]
 	m.verdict = in.Verdict
 	s = s.replaceMessage(i, m)
 	s.busy = ""
+
 	return s, ""
 }
 
@@ -142,11 +165,13 @@ func (s keyState) applyFinish(in Finish) (keyState, string) {
 	case i < 0:
 		return s, in.Name + " is " + in.Stage + ", and was never filed"
 	case s.log[i].stage != "", s.busy == in.Name:
-		return s, fmt.Sprintf("%s becomes %s, and was %q already or is being written", in.Name, in.Stage,
-			s.log[i].stage)
+		return s, fmt.Sprintf("%s becomes %s, and was %q already or is being written",
+			in.Name, in.Stage, s.log[i].stage)
 	}
+
 	m := s.log[i]
 	m.stage = in.Stage
+
 	return s.replaceMessage(i, m), ""
 }
 
@@ -164,6 +189,7 @@ func (s keyState) applyRead(name, stage string) (keyState, string) {
 	if i < 0 {
 		return s, name + " is read as " + stage + ", and was never filed"
 	}
+
 	m := s.log[i]
 	switch {
 	case stage == m.stage:
@@ -172,12 +198,14 @@ func (s keyState) applyRead(name, stage string) (keyState, string) {
 		if stage == "queued" || stage == "retrying" || stage == "delivered" {
 			return s, fmt.Sprintf("%s is read as %s, and is %s", name, stage, m.stage)
 		}
+
 	case stage == "queued", stage == "retrying":
 		return s, ""
 	case stage == "delivered" && m.isOver() && s.busy != name:
 		m.stage = stage
 		return s.replaceMessage(i, m), ""
 	}
+
 	return s, fmt.Sprintf("%s is read as %q; its last write: %q", name, stage, m.verdict)
 }
 
@@ -200,11 +228,13 @@ func (s keyState) String() string {
 	if s.busy != "" {
 		fmt.Fprintf(&b, ", writing %s", s.busy)
 	}
+
 	for _, m := range s.log {
 		if m.stage != "delivered" {
 			fmt.Fprintf(&b, "; %s %s%s", m.name, m.verdict, m.stage)
 		}
 	}
+
 	return b.String()
 }
 
@@ -217,15 +247,19 @@ func describeOperation(input, output any) string {
 				map[bool]string{true: " (duplicate)"}[r.Duplicate])
 		}
 		return fmt.Sprintf("post %s → ? (%d)", in.Name, output.(Learned).Sequence)
+
 	case Begin:
-		return fmt.Sprintf("write %s, fence %d%s", in.Name, in.Fence, map[bool]string{true: " (late)"}[in.Late])
+		return fmt.Sprintf("write %s, fence %d%s", in.Name, in.Fence,
+			map[bool]string{true: " (late)"}[in.Late])
 	case End:
 		return fmt.Sprintf("written %s: %s", in.Name, in.Verdict)
 	case Finish:
 		return in.Name + " becomes " + in.Stage
 	case Read:
-		return fmt.Sprintf("read %s → %s", strings.Join(in.Names, ", "), strings.Join(output.([]string), ", "))
+		return fmt.Sprintf("read %s → %s", strings.Join(in.Names, ", "),
+			strings.Join(output.([]string), ", "))
 	}
+
 	return "rest"
 }
 

@@ -1,6 +1,7 @@
-// Package fleet runs several instances of an app on the same storage, as the platform does. Each instance is a funchost
-// process with its own listening socket, and the handler is its child. A front spreads requests over the instances. The
-// package is for tests that stop or kill an instance, or whose handler watches its host.
+// Package fleet runs several instances of an app on the same storage, as the platform does. Each
+// instance is a funchost process with its own listening socket, and the handler is its child. A
+// front spreads requests over the instances. The package is for tests that stop or kill an
+// instance, or whose handler watches its host.
 package fleet
 
 import (
@@ -25,8 +26,8 @@ import (
 	"weir/tools/funchost/host"
 )
 
-// Options has the settings that all hosts of a fleet share. The hosts do not share timers: each host runs all timer
-// functions of its group of functions, which the flag --group selects.
+// Options has the settings that all hosts of a fleet share. The hosts do not share timers: each
+// host runs all timer functions of its group of functions, which the flag --group selects.
 type Options struct {
 	Binary string    // the funchost program, as Build makes it
 	Args   []string  // arguments of each host; --script-root is required
@@ -60,13 +61,16 @@ func Start(o Options) (*Fleet, error) {
 	if o.Out == nil {
 		o.Out = io.Discard
 	}
+
 	socket, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
+
 	f := &Fleet{options: o, address: socket.Addr().String()}
 	f.front = &http.Server{Handler: f.newFront(), ReadHeaderTimeout: time.Minute}
 	f.serving.Go(func() { _ = f.front.Serve(socket) }) // the error is ErrServerClosed
+
 	return f, nil
 }
 
@@ -98,12 +102,16 @@ type Host struct {
 	err        error // result of the process; set before done is closed
 }
 
-// Add starts a host with further arguments, and waits until the host listens. If ctx ends first, Add kills the host.
-// The front sends requests to the host only if args have no --group or name the group http.
+// Add starts a host with further arguments, and waits until the host listens. If ctx ends first,
+// Add kills the host. The front sends requests to the host only if args have no --group or name the
+// group http.
 func (f *Fleet) Add(ctx context.Context, args ...string) (*Host, error) {
-	h := &Host{done: make(chan struct{}), servesHTTP: groupOf(args) == "" || groupOf(args) == "http"}
-	h.cmd = exec.Command(f.options.Binary, slices.Concat(f.options.Args, []string{"--port", "0"}, args)...)
+	h := &Host{done: make(chan struct{}), servesHTTP: groupOf(args) == "" ||
+		groupOf(args) == "http"}
+	h.cmd = exec.Command(f.options.Binary,
+		slices.Concat(f.options.Args, []string{"--port", "0"}, args)...)
 	h.cmd.Env = append(os.Environ(), f.options.Env...)
+
 	// The process group lets killGroup reach a handler that has outlived its host.
 	h.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	out, in := io.Pipe()
@@ -111,16 +119,19 @@ func (f *Fleet) Add(ctx context.Context, args ...string) (*Host, error) {
 	if err := h.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start host: %w", err)
 	}
+
 	go func() {
 		h.err = h.cmd.Wait()
 		_ = in.Close()
 		close(h.done)
 	}()
+
 	listening := make(chan string, 1)
 	f.serving.Go(func() { f.relayOutput(out, listening) })
 	f.mu.Lock()
 	f.hosts = append(f.hosts, h)
 	f.mu.Unlock()
+
 	return h, f.awaitListening(ctx, h, listening)
 }
 
@@ -133,7 +144,8 @@ func groupOf(args []string) string {
 
 var listensOn = regexp.MustCompile(`Now listening on: (http://[0-9.:]+)`)
 
-// relayOutput copies a host's output to Options.Out. The channel gets the address on which the host listens.
+// relayOutput copies a host's output to Options.Out. The channel gets the address on which the host
+// listens.
 func (f *Fleet) relayOutput(out io.Reader, listening chan<- string) {
 	lines := bufio.NewReader(out)
 	for {
@@ -142,6 +154,7 @@ func (f *Fleet) relayOutput(out io.Reader, listening chan<- string) {
 		if m := listensOn.FindStringSubmatch(line); m != nil {
 			listening <- m[1]
 		}
+
 		if err != nil {
 			return
 		}
@@ -155,8 +168,10 @@ func (f *Fleet) awaitListening(ctx context.Context, h *Host, listening <-chan st
 		h.url = url
 		f.mu.Unlock()
 		return nil
+
 	case <-h.done:
-		return fmt.Errorf("the host ended before it listened: %w", cmp.Or(h.err, errors.New("exit code 0")))
+		return fmt.Errorf("the host ended before it listened: %w",
+			cmp.Or(h.err, errors.New("exit code 0")))
 	case <-ctx.Done():
 		h.killGroup()
 		return fmt.Errorf("the host does not listen: %w", ctx.Err())
@@ -172,11 +187,12 @@ func (h *Host) PID() int { return h.cmd.Process.Pid }
 // Done returns a channel that is closed when the host's process has ended.
 func (h *Host) Done() <-chan struct{} { return h.done }
 
-// Stop sends SIGTERM to the host, as the platform does. It does not wait until the host has ended; see Done.
+// Stop sends SIGTERM to the host, as the platform does. It does not wait until the host has ended;
+// see Done.
 func (h *Host) Stop() error { return h.cmd.Process.Signal(syscall.SIGTERM) }
 
-// Kill ends the host by SIGKILL, and waits until the host has ended. The handler then dies, too, except if the host has
-// the flag --orphan.
+// Kill ends the host by SIGKILL, and waits until the host has ended. The handler then dies, too,
+// except if the host has the flag --orphan.
 func (h *Host) Kill() error {
 	err := h.cmd.Process.Kill()
 	<-h.done
@@ -185,7 +201,8 @@ func (h *Host) Kill() error {
 
 // killGroup kills the host and its handler, and waits until the host has ended.
 func (h *Host) killGroup() {
-	_ = syscall.Kill(-h.PID(), syscall.SIGKILL) // an error means that no process of the group is left
+	// an error means that no process of the group is left
+	_ = syscall.Kill(-h.PID(), syscall.SIGKILL)
 	<-h.done
 }
 
@@ -196,6 +213,7 @@ func (h *Host) Status(ctx context.Context) (host.Status, error) {
 	if err != nil {
 		return s, err
 	}
+
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := client.Do(r)
 	if err != nil {
@@ -205,5 +223,6 @@ func (h *Host) Status(ctx context.Context) (host.Status, error) {
 	if res.StatusCode != http.StatusOK {
 		return s, fmt.Errorf("status: %s", res.Status)
 	}
+
 	return s, json.NewDecoder(res.Body).Decode(&s)
 }

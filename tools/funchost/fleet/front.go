@@ -10,12 +10,13 @@ import (
 	"strings"
 )
 
-// forwardingHeaders are the headers that httputil.ReverseProxy removes. The front restores them, so that the app gets
-// the headers that the client sent.
-var forwardingHeaders = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"}
+// forwardingHeaders are the headers that httputil.ReverseProxy removes. The front restores them, so
+// that the app gets the headers that the client sent.
+var forwardingHeaders = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host",
+	"X-Forwarded-Proto"}
 
-// newFront returns a proxy that sends each request to the next host in turn. If that host refuses the connection, the
-// proxy uses a later host.
+// newFront returns a proxy that sends each request to the next host in turn. If that host refuses
+// the connection, the proxy uses a later host.
 func (f *Fleet) newFront() http.Handler {
 	return &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -27,8 +28,10 @@ func (f *Fleet) newFront() http.Handler {
 				}
 			}
 		},
-		// Each connection serves one request. Otherwise many requests would go to the same host, on one connection.
-		Transport:     &http.Transport{DialContext: f.dialNextHost, DisableKeepAlives: true, DisableCompression: true},
+		// Each connection serves one request. Otherwise many requests would go to the same host, on
+		// one connection.
+		Transport: &http.Transport{DialContext: f.dialNextHost, DisableKeepAlives: true,
+			DisableCompression: true},
 		FlushInterval: -1,
 		ErrorLog:      log.New(f.options.Out, "front: ", 0),
 	}
@@ -36,8 +39,8 @@ func (f *Fleet) newFront() http.Handler {
 
 var errNoHost = errors.New("no host serves HTTP")
 
-// dialNextHost connects to the next host in turn. If it cannot connect to a host, it tries the next one. A further try
-// is safe, because no byte of the request was sent.
+// dialNextHost connects to the next host in turn. If it cannot connect to a host, it tries the next
+// one. A further try is safe, because no byte of the request was sent.
 func (f *Fleet) dialNextHost(ctx context.Context, _, _ string) (net.Conn, error) {
 	err := errNoHost
 	for _, address := range f.nextAddresses() {
@@ -47,10 +50,12 @@ func (f *Fleet) dialNextHost(ctx context.Context, _, _ string) (net.Conn, error)
 			return conn, nil
 		}
 	}
+
 	return nil, err
 }
 
-// nextAddresses returns the addresses of all hosts that serve HTTP. The first address is that of the next host in turn.
+// nextAddresses returns the addresses of all hosts that serve HTTP. The first address is that of
+// the next host in turn.
 func (f *Fleet) nextAddresses() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -60,10 +65,13 @@ func (f *Fleet) nextAddresses() []string {
 			all = append(all, strings.TrimPrefix(h.url, "http://"))
 		}
 	}
+
 	if len(all) == 0 {
 		return nil
 	}
+
 	f.nextTurn++
 	first := f.nextTurn % len(all)
+
 	return append(all[first:], all[:first]...)
 }

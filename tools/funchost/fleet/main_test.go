@@ -25,8 +25,8 @@ import (
 	"weir/tools/funchost/fleet"
 )
 
-// The variable program is the path of funchost, and connection is the connection string of storage. All tests share
-// both.
+// The variable program is the path of funchost, and connection is the connection string of storage.
+// All tests share both.
 var program, connection string
 
 func TestMain(m *testing.M) {
@@ -45,20 +45,25 @@ func (r runner) Run() int {
 	if err == nil {
 		program, err = fleet.Build(dir)
 	}
+
 	var process *azurite.Process
 	if err == nil {
 		process, err = azurite.Start(context.Background(), azurite.Options{})
 	}
+
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+
 	connection = process.ConnectionString()
 	code := r.m.Run()
+
 	if err := process.Stop(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+
 	return code
 }
 
@@ -79,6 +84,7 @@ func runFakeHandler(dir string) int {
 		_ = os.WriteFile(part, []byte(text), 0o600)
 		_ = os.Rename(part, filepath.Join(dir, name)) // so that no reader sees a part of the file
 	}
+
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals)
 	go func() {
@@ -88,25 +94,32 @@ func runFakeHandler(dir string) int {
 			}
 		}
 	}()
+
 	hold := func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // otherwise net/http does not notice that the connection is closed
+		// otherwise net/http does not notice that the connection is closed
+		_, _ = io.Copy(io.Discard, r.Body)
 		note("taken", fmt.Sprint(os.Getpid()))
+
 		if !isReleased(r.Context(), dir) {
 			note("closed", "")
 			return
 		}
+
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, "{}")
 	}
+
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /q", hold)
 	mux.HandleFunc("/api/hold", hold)
-	mux.HandleFunc("/api/who", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, os.Getppid()) })
+	mux.HandleFunc("/api/who",
+		func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, os.Getppid()) })
 	mux.HandleFunc("/api/listening", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprint(w, len(listListeningSockets(os.Getppid())))
 	})
 	err := http.ListenAndServe("127.0.0.1:"+os.Getenv("FUNCTIONS_CUSTOMHANDLER_PORT"), mux)
 	fmt.Fprintln(os.Stderr, err)
+
 	return 1
 }
 
@@ -114,10 +127,12 @@ func runFakeHandler(dir string) int {
 func isReleased(ctx context.Context, dir string) bool {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
+
 	for {
 		if _, err := os.Stat(filepath.Join(dir, "release")); err == nil {
 			return true
 		}
+
 		select {
 		case <-ctx.Done():
 			return false
@@ -126,8 +141,8 @@ func isReleased(ctx context.Context, dir string) bool {
 	}
 }
 
-// listListeningSockets returns the sockets on which a process listens, from /proc. Weir's handler watches the socket of
-// its host in the same way.
+// listListeningSockets returns the sockets on which a process listens, from /proc. Weir's handler
+// watches the socket of its host in the same way.
 func listListeningSockets(pid int) []string {
 	listening := map[string]bool{}
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
@@ -138,6 +153,7 @@ func listListeningSockets(pid int) []string {
 			}
 		}
 	}
+
 	var out []string
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	for _, file := range files {
@@ -145,6 +161,7 @@ func listListeningSockets(pid int) []string {
 			out = append(out, target)
 		}
 	}
+
 	return out
 }
 
@@ -182,11 +199,13 @@ func newRig(t *testing.T, args ...string) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	name := fmt.Sprintf("f%d-%d", time.Now().UnixNano(), queueNumber.Add(1))
 	r := &rig{t: t, dir: t.TempDir(), queue: service.NewQueueClient(name)}
 	if _, err := r.queue.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
+
 	root, out := r.writeApp(name), &safeOutput{}
 	r.Fleet, err = fleet.Start(fleet.Options{
 		Binary: program, Out: out,
@@ -196,12 +215,14 @@ func newRig(t *testing.T, args ...string) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		r.Close()
 		if t.Failed() {
 			t.Log(out)
 		}
 	})
+
 	return r
 }
 
@@ -212,25 +233,33 @@ func (r *rig) writeApp(queue string) string {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+
 	files := map[string]string{
-		"host.json": `{"version":"2.0","customHandler":{"description":{"defaultExecutablePath":"` + self +
+		"host.json": `{"version":"2.0","customHandler":{"description":{"defaultExecutablePath":"` +
+			self +
 			`"},"enableForwardingHttpRequest":true}}`,
-		"q/function.json": `{"bindings":[{"type":"queueTrigger","name":"item","queueName":"` + queue +
+		"q/function.json": `{"bindings":[{"type":"queueTrigger","name":"item","queueName":"` +
+			queue +
 			`","connection":"Store"}]}`,
 	}
+
 	for _, name := range []string{"hold", "who", "listening"} {
-		files[name+"/function.json"] = `{"bindings":[{"type":"httpTrigger","name":"req"},{"type":"http",` +
-			`"direction":"out","name":"res"}]}`
+		files[name+"/function.json"] =
+			`{"bindings":[{"type":"httpTrigger","name":"req"},{"type":"http",` +
+				`"direction":"out","name":"res"}]}`
 	}
+
 	for name, text := range files {
 		path := filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			r.t.Fatal(err)
 		}
+
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			r.t.Fatal(err)
 		}
 	}
+
 	return root
 }
 
@@ -243,14 +272,15 @@ func (r *rig) addHost(args ...string) *fleet.Host {
 	return h
 }
 
-// patience is how long a test waits for an event before it fails. It is longer than the time without progress after
-// which testprogress ends a run: a slow machine is no failure.
+// patience is how long a test waits for an event before it fails. It is longer than the time
+// without progress after which testprogress ends a run: a slow machine is no failure.
 const patience = 10 * time.Minute
 
 func (r *rig) awaitCondition(what string, holds func() bool) {
 	r.t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
+
 	for limit := time.After(patience); !holds(); {
 		select {
 		case <-tick.C:
@@ -284,11 +314,13 @@ func (r *rig) releaseCalls() {
 
 // getURL sends a GET on a new connection. It returns the status 0 if the request got no answer.
 func (r *rig) getURL(url string) (status int, body string) {
-	q, err := http.NewRequestWithContext(context.WithoutCancel(r.t.Context()), http.MethodGet, url, nil)
+	q, err := http.NewRequestWithContext(context.WithoutCancel(r.t.Context()),
+		http.MethodGet, url, nil)
 	if err != nil {
 		r.t.Error(err)
 		return 0, ""
 	}
+
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	res, err := client.Do(q)
 	if err != nil {
@@ -296,6 +328,7 @@ func (r *rig) getURL(url string) (status int, body string) {
 	}
 	defer func() { _ = res.Body.Close() }()
 	raw, _ := io.ReadAll(res.Body)
+
 	return res.StatusCode, string(raw)
 }
 
@@ -330,6 +363,7 @@ func (r *rig) readHandlerPID(h *fleet.Host) int {
 		pid = s.Instances[0].PID
 		return true
 	})
+
 	return pid
 }
 

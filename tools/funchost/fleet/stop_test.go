@@ -13,20 +13,23 @@ func TestStop_NothingInFlight(t *testing.T) {
 	if n := len(listListeningSockets(h.PID())); n != 1 {
 		t.Fatalf("the host listens on %d sockets; want 1", n)
 	}
+
 	if err := h.Stop(); err != nil {
 		t.Fatal(err)
 	}
+
 	r.awaitEnd(h)
 	if isRunning(pid) {
 		t.Error("the handler runs after its host, want it to end")
 	}
+
 	if r.hasNote("signal") {
 		t.Error("the handler got a signal, want none")
 	}
 }
 
-// A stopping host waits for an HTTP request that is in flight. Meanwhile the handler can see that the host's socket is
-// closed. The handler gets no signal.
+// A stopping host waits for an HTTP request that is in flight. Meanwhile the handler can see that
+// the host's socket is closed. The handler gets no signal.
 func TestStop_HTTPRequestIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -35,24 +38,32 @@ func TestStop_HTTPRequestIsWaitedFor(t *testing.T) {
 	if _, n := r.getURL(h.URL() + "/api/listening"); n != "1" {
 		t.Errorf("the handler finds %s listening sockets of its host; want 1", n)
 	}
+
 	status := make(chan int, 1)
 	go func() { code, _ := r.getURL(h.URL() + "/api/hold"); status <- code }()
 	r.awaitCondition("the request is taken", func() bool { return r.hasNote("taken") })
 	if err := h.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	r.awaitCondition("the socket is closed", func() bool { return len(listListeningSockets(h.PID())) == 0 })
+
+	r.awaitCondition("the socket is closed",
+		func() bool { return len(listListeningSockets(h.PID())) == 0 })
+
 	if !isRunning(pid) || !isRunning(h.PID()) || r.hasNote("closed") {
 		t.Errorf("handler runs: %t, host runs: %t, connection closed: %t; want the host to wait for the request",
 			isRunning(pid), isRunning(h.PID()), r.hasNote("closed"))
 	}
+
 	r.releaseCalls()
 	if got := <-status; got != 200 {
 		t.Errorf("answered %d; want 200", got)
 	}
+
 	r.awaitEnd(h)
+
 	if isRunning(pid) || r.hasNote("signal") {
-		t.Errorf("the handler runs: %t, got a signal: %t; want neither", isRunning(pid), r.hasNote("signal"))
+		t.Errorf("the handler runs: %t, got a signal: %t; want neither", isRunning(pid),
+			r.hasNote("signal"))
 	}
 }
 
@@ -64,7 +75,9 @@ func TestStop_QueueInvocationThatEndsInTime(t *testing.T) {
 	if err := h.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	r.awaitCondition("the socket is closed", func() bool { return len(listListeningSockets(h.PID())) == 0 })
+
+	r.awaitCondition("the socket is closed",
+		func() bool { return len(listListeningSockets(h.PID())) == 0 })
 	r.releaseCalls()
 	r.awaitEnd(h)
 	if n := r.countMessages(); n != 0 {
@@ -84,16 +97,22 @@ func TestStop_QueueInvocationThatTakesTooLong(t *testing.T) {
 			if err := h.Stop(); err != nil {
 				t.Fatal(err)
 			}
+
 			r.awaitEnd(h)
+
 			if orphan {
-				r.awaitCondition("the connection is closed", func() bool { return r.hasNote("closed") })
+				r.awaitCondition("the connection is closed",
+					func() bool { return r.hasNote("closed") })
 			}
+
 			if isRunning(pid) != orphan {
 				t.Errorf("the handler runs: %t, want %t", isRunning(pid), orphan)
 			}
+
 			if r.hasNote("signal") {
 				t.Error("the handler got a signal, want none")
 			}
+
 			if n := r.countMessages(); n != 1 {
 				t.Errorf("%d messages are left; want 1, hidden", n)
 			}
@@ -109,6 +128,7 @@ func TestKill_LeavesTheHandlerBehind(t *testing.T) {
 	if err := h.Kill(); err != nil {
 		t.Fatal(err)
 	}
+
 	if !isRunning(pid) {
 		t.Error("the handler ended with its host, want it left behind")
 	}
@@ -123,13 +143,17 @@ func TestFront_SkipsHostsThatHaveEnded(t *testing.T) {
 		_, pid := r.getURL(r.URL() + "/api/who")
 		seen[pid]++
 	}
+
 	if seen[hosts[0]] != 2 || seen[hosts[1]] != 2 {
 		t.Errorf("requests by host %v; want two for each of %v", seen, hosts)
 	}
+
 	if err := r.Hosts()[0].Stop(); err != nil {
 		t.Fatal(err)
 	}
+
 	r.awaitEnd(r.Hosts()[0])
+
 	for range 4 {
 		if status, pid := r.getURL(r.URL() + "/api/who"); status != 200 || pid != hosts[1] {
 			t.Errorf("answered %d by %q; want 200 by %s", status, pid, hosts[1])
@@ -146,9 +170,11 @@ func TestFleet_Groups(t *testing.T) {
 			t.Errorf("answered by %s; want %d, of group http", pid, web.PID())
 		}
 	}
+
 	r.enqueueMessage()
 	if got, want := r.takerPID(), r.readHandlerPID(queue); got != fmt.Sprint(want) {
 		t.Errorf("the message went to process %s; want %d, of group function:q", got, want)
 	}
+
 	r.releaseCalls()
 }

@@ -13,8 +13,8 @@ type Status struct {
 	State     string           `json:"state"`
 	Version   string           `json:"version"`
 	Instances []InstanceStatus `json:"instances"`
-	// Replaced has the instances that have a successor, but have not ended yet. An instance gets a successor after a
-	// restart or an idle time.
+	// Replaced has the instances that have a successor, but have not ended yet. An instance gets a
+	// successor after a restart or an idle time.
 	Replaced []InstanceStatus `json:"replaced,omitempty"`
 	// Transactions counts the host's own requests to storage, by service and operation.
 	Transactions map[string]int64 `json:"transactions"`
@@ -30,15 +30,16 @@ type InstanceStatus struct {
 	PID      int    `json:"pid"`
 	Port     int    `json:"port"`
 	WorkerID string `json:"workerId"`
-	// Requests is the number of HTTP requests in flight on the instance. Invocations is the number of invocations in
-	// flight that queues and timers started.
+	// Requests is the number of HTTP requests in flight on the instance. Invocations is the number
+	// of invocations in flight that queues and timers started.
 	Requests    int `json:"requests"`
 	Invocations int `json:"invocations"`
 }
 
 // Status returns the states of the host and its instances.
 func (h *Host) Status() Status {
-	s := Status{State: "Running", Version: hostVersion, Transactions: h.Transactions(), Logged: h.Logged()}
+	s := Status{State: "Running", Version: hostVersion, Transactions: h.Transactions(),
+		Logged: h.Logged()}
 	for _, i := range h.allInstances() {
 		one := i.readStatus()
 		if one.State == string(starting) {
@@ -46,9 +47,11 @@ func (h *Host) Status() Status {
 		}
 		s.Instances = append(s.Instances, one)
 	}
+
 	for _, i := range h.allReplaced() {
 		s.Replaced = append(s.Replaced, i.readStatus())
 	}
+
 	return s
 }
 
@@ -58,6 +61,7 @@ func (i *instance) readStatus() InstanceStatus {
 	if at == gone && i.isScaledIn.Load() {
 		s.State = "scaled in"
 	}
+
 	s.Requests, s.Invocations, _ = i.inFlight.readCounts()
 	if p != nil {
 		s.WorkerID = p.workerID
@@ -65,13 +69,14 @@ func (i *instance) readStatus() InstanceStatus {
 			s.PID = p.processID()
 		}
 	}
+
 	return s
 }
 
 type adminAPI struct{ *Host }
 
-// adminHandler serves /admin: the host's status, drain and restart, and the manual start of functions. It also serves
-// addresses that the real host does not have:
+// adminHandler serves /admin: the host's status, drain and restart, and the manual start of
+// functions. It also serves addresses that the real host does not have:
 //
 //	POST   /admin/host/instances           adds an instance; ?group=process limits it to that group of functions
 //	POST   /admin/host/instances/{n}/stop  stops instance n, as SIGTERM stops a whole host
@@ -84,9 +89,18 @@ func (h adminAPI) adminHandler() http.Handler {
 		func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	mux.HandleFunc("POST /admin/functions/{name}", h.startFunction)
 	mux.HandleFunc("POST /admin/host/drain",
-		func(w http.ResponseWriter, _ *http.Request) { h.Drain(); w.WriteHeader(http.StatusAccepted) })
+		func(w http.ResponseWriter,
+			_ *http.Request) {
+			h.Drain()
+			w.WriteHeader(http.StatusAccepted)
+		})
+
 	mux.HandleFunc("GET /admin/host/drain/status",
-		func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, h.DrainStatus()) })
+		func(w http.ResponseWriter,
+			_ *http.Request) {
+			writeJSON(w, http.StatusOK, h.DrainStatus())
+		})
+
 	mux.HandleFunc("POST /admin/host/restart", func(w http.ResponseWriter, _ *http.Request) {
 		if err := h.Restart(); err != nil {
 			writeJSON(w, http.StatusInternalServerError, map[string]string{"error": err.Error()})
@@ -94,6 +108,7 @@ func (h adminAPI) adminHandler() http.Handler {
 		}
 		writeJSON(w, http.StatusOK, h.Status())
 	})
+
 	mux.HandleFunc("POST /admin/host/instances", func(w http.ResponseWriter, r *http.Request) {
 		if _, err := h.addInstance(GroupName(r.FormValue("group"))); err != nil {
 			writeJSON(w, http.StatusInternalServerError, map[string]string{"error": err.Error()})
@@ -101,15 +116,18 @@ func (h adminAPI) adminHandler() http.Handler {
 		}
 		writeJSON(w, http.StatusCreated, h.Status())
 	})
+
 	mux.HandleFunc("POST /admin/host/instances/{n}/stop", h.onInstance(func(i *instance) {
 		h.console.logOwn("Instance %d is stopped by request.", i.number)
 		i.endInOrder(h.cfg.StopWait, i.awaitHTTP)
 	}))
+
 	mux.HandleFunc("DELETE /admin/host/instances/{n}", h.onInstance(func(i *instance) {
 		h.console.logOwn("Instance %d is crashed by request.", i.number)
 		i.crash()
 		<-i.ended
 	}))
+
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if h.cfg.EnableAuth && !equalKeys(givenKey(r), h.cfg.MasterKey) {
 			w.WriteHeader(http.StatusUnauthorized)
@@ -134,19 +152,22 @@ func (h adminAPI) onInstance(do func(*instance)) http.HandlerFunc {
 			w.WriteHeader(http.StatusNotFound)
 			return
 		}
+
 		do(all[n-1])
 		writeJSON(w, http.StatusOK, h.Status())
 	}
 }
 
-// startFunction starts a function without an HTTP trigger, and does not wait for its result. The request body of a
-// queue function is JSON such as {"input":"…"}: the input is the text of the queue message.
+// startFunction starts a function without an HTTP trigger, and does not wait for its result. The
+// request body of a queue function is JSON such as {"input":"…"}: the input is the text of the
+// queue message.
 func (h adminAPI) startFunction(w http.ResponseWriter, r *http.Request) {
 	var body struct{ Input string }
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
 	if err == nil && len(raw) > 0 {
 		err = json.Unmarshal(raw, &body)
 	}
+
 	f := h.findFunction(r.PathValue("name"))
 	switch {
 	case f == nil:
@@ -173,22 +194,28 @@ func (h adminAPI) startManually(f *function, input string) bool {
 	i, leave := h.pickInstance(f)
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	if i == nil || h.isStopping {
 		leave()
 		return false
 	}
+
 	now := h.console.now()
 	var body []byte
 	if f.hasTrigger("timerTrigger") {
-		s, _ := parseSchedule(f.trigger.pattern) // no error, because the host has checked the pattern at its start
+		// no error, because the host has checked the pattern at its start
+		s, _ := parseSchedule(f.trigger.pattern)
 		body = timerPayload(f, s.isCron, nil, false, now)
 	} else {
-		body = queuePayload(f, queueMessage{id: newGUID(), text: input, dequeueCount: 1, inserted: &now, expires: &now,
-			nextVisible: &now}, now)
+		body = queuePayload(f,
+			queueMessage{id: newGUID(), text: input, dequeueCount: 1, inserted: &now, expires: &now,
+				nextVisible: &now}, now)
 	}
+
 	h.background.Go(func() {
 		defer leave()
 		_, _ = caller{i}.invokeFunction(newGUID(), f, body) // invokeFunction logs the error
 	})
+
 	return true
 }

@@ -26,7 +26,8 @@ func (c *console) writeLine(line string) {
 }
 
 func (c *console) logOwn(format string, args ...any) {
-	c.writeLine("[" + c.now().UTC().Format("2006-01-02T15:04:05.000Z") + "] " + fmt.Sprintf(format, args...))
+	c.writeLine("[" + c.now().UTC().Format("2006-01-02T15:04:05.000Z") + "] " +
+		fmt.Sprintf(format, args...))
 }
 
 // logDetail logs a line, unless the console is quiet.
@@ -36,11 +37,13 @@ func (c *console) logDetail(format string, args ...any) {
 	}
 }
 
-// maxLine is the length in bytes at which a lineWriter writes an unfinished line as if the line ended there.
+// maxLine is the length in bytes at which a lineWriter writes an unfinished line as if the line
+// ended there.
 const maxLine = 64 << 10
 
-// lineWriter writes one output stream of a handler to the console, line by line. It puts a prefix before each line, and
-// omits the lines that the console's filter does not admit. It remembers the last three lines, including omitted ones.
+// lineWriter writes one output stream of a handler to the console, line by line. It puts a prefix
+// before each line, and omits the lines that the console's filter does not admit. It remembers the
+// last three lines, including omitted ones.
 type lineWriter struct {
 	console *console
 	prefix  string
@@ -70,6 +73,7 @@ func (l *lineWriter) writeThrough(line string) {
 	if len(l.last) > 3 {
 		l.last = l.last[1:]
 	}
+
 	if l.console.admitLine(categoryConsole, l.level(line), line) {
 		l.console.writeLine(l.prefix + line)
 	}

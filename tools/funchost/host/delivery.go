@@ -21,21 +21,23 @@ type delivery struct {
 	popReceipt string // receipt of the dequeue, or of the last renewal
 }
 
-// processMessage calls the function with the message. The message's lease is the time for which the queue hides the
-// message.
+// processMessage calls the function with the message. The message's lease is the time for which the
+// queue hides the message.
 //
 //   - After a success, processMessage deletes the message.
-//   - After a failure, processMessage releases the message. But if the message was dequeued maxDequeueCount times,
-//     processMessage moves the message to the poison queue.
-//   - If the instance ends during the call, the message stays hidden until the message's lease ends.
+//   - After a failure, processMessage releases the message. But if the message was dequeued
+//     maxDequeueCount times, processMessage moves the message to the poison queue.
+//   - If the instance ends during the call, the message stays hidden until the message's lease
+//     ends.
 //
-// A message goes to the poison queue without a call if it was dequeued more than maxDequeueCount times, or if the app
-// expects base64 and the text is not base64.
+// A message goes to the poison queue without a call if it was dequeued more than maxDequeueCount
+// times, or if the app expects base64 and the text is not base64.
 func (d *delivery) processMessage() {
 	if *d.message.DequeueCount > int64(d.options.maxDequeueCount) {
 		d.moveToPoison("it was dequeued too often")
 		return
 	}
+
 	text := *d.message.MessageText
 	if d.options.base64 {
 		raw, err := base64.StdEncoding.DecodeString(text)
@@ -45,6 +47,7 @@ func (d *delivery) processMessage() {
 		}
 		text = string(raw)
 	}
+
 	err := d.callFunction(text)
 	switch {
 	case d.instance.lifetime.Err() != nil:
@@ -67,22 +70,29 @@ func (d *delivery) callFunction(text string) error {
 	id := newGUID()
 	d.host.console.logEvent(categoryOf(d.function.name), levelInformation,
 		"Trigger Details: MessageId: %s, DequeueCount: %d, InsertedOn: %s",
-		*d.message.MessageID, *d.message.DequeueCount, d.message.InsertionTime.Format("2006-01-02T15:04:05.000-07:00"))
-	_, err := caller{d.instance}.invokeFunction(id, d.function, queuePayload(d.function, queueMessage{
-		id: *d.message.MessageID, popReceipt: *d.message.PopReceipt, text: text, dequeueCount: *d.message.DequeueCount,
-		inserted: d.message.InsertionTime, expires: d.message.ExpirationTime, nextVisible: d.message.TimeNextVisible,
-	}, d.host.console.now()))
+		*d.message.MessageID, *d.message.DequeueCount,
+		d.message.InsertionTime.Format("2006-01-02T15:04:05.000-07:00"))
+
+	_, err := caller{d.instance}.invokeFunction(id, d.function,
+		queuePayload(d.function, queueMessage{
+			id: *d.message.MessageID, popReceipt: *d.message.PopReceipt, text: text,
+			dequeueCount: *d.message.DequeueCount,
+			inserted:     d.message.InsertionTime, expires: d.message.ExpirationTime,
+			nextVisible: d.message.TimeNextVisible,
+		}, d.host.console.now()))
+
 	return err
 }
 
-// keepHidden renews the message's lease each time half of the lease has passed. It returns when ctx ends or the message
-// is lost (see isLost).
+// keepHidden renews the message's lease each time half of the lease has passed. It returns when ctx
+// ends or the message is lost (see isLost).
 func (d *delivery) keepHidden(ctx context.Context) {
 	for sleepFor(ctx, d.host.cfg.MessageLease/2) {
 		err := d.hideFor(ctx, d.host.cfg.MessageLease)
 		if ctx.Err() != nil {
 			return
 		}
+
 		if err != nil {
 			d.logFailure("renew message", err)
 			if isLost(err) {
@@ -92,20 +102,22 @@ func (d *delivery) keepHidden(ctx context.Context) {
 	}
 }
 
-// hideFor hides the message for "span" from now on. It also stores the new pop receipt, which the next update or delete
-// of the message needs.
+// hideFor hides the message for "span" from now on. It also stores the new pop receipt, which the
+// next update or delete of the message needs.
 func (d *delivery) hideFor(ctx context.Context, span time.Duration) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	seconds := int32(span / time.Second)
-	res, err := d.queue.UpdateMessage(ctx, *d.message.MessageID, d.popReceipt, *d.message.MessageText,
-		&azqueue.UpdateMessageOptions{VisibilityTimeout: &seconds})
+	res, err := d.queue.UpdateMessage(ctx, *d.message.MessageID, d.popReceipt,
+		*d.message.MessageText, &azqueue.UpdateMessageOptions{VisibilityTimeout: &seconds})
 	if err != nil {
 		return err
 	}
+
 	if res.PopReceipt != nil {
 		d.popReceipt = *res.PopReceipt
 	}
+
 	return nil
 }
 
@@ -120,19 +132,23 @@ func (d *delivery) deleteMessage() error {
 	return err
 }
 
-// moveToPoison moves the message's body to the poison queue. If the queue can have no poison queue, because it is a
-// poison queue itself or its name is too long, the message stays hidden until the message's lease ends.
+// moveToPoison moves the message's body to the poison queue. If the queue can have no poison queue,
+// because it is a poison queue itself or its name is too long, the message stays hidden until the
+// message's lease ends.
 func (d *delivery) moveToPoison(reason string) {
 	if d.poison == nil {
 		return
 	}
-	d.host.console.logEvent(categoryPoison, levelWarning, "Message of queue '%s' moved to '%s-poison': %s.",
+
+	d.host.console.logEvent(categoryPoison, levelWarning,
+		"Message of queue '%s' moved to '%s-poison': %s.",
 		d.function.trigger.queue, d.function.trigger.queue, reason)
 	err := d.sendToPoison()
 	if err == nil {
 		d.instance.wakeListeners(d.function.trigger.queue+"-poison", d.function.trigger.connection)
 		err = d.deleteMessage()
 	}
+
 	d.logFailure("move message to poison queue", err)
 }
 
@@ -142,22 +158,26 @@ func (d *delivery) sendToPoison() error {
 	if !hasStatus(err, http.StatusNotFound) {
 		return err
 	}
+
 	if _, err := d.poison.Create(ctx, nil); err != nil && !hasStatus(err, http.StatusConflict) {
 		return err
 	}
+
 	_, err = d.poison.EnqueueMessage(ctx, text, nil)
+
 	return err
 }
 
-// logFailure logs the error of a storage request. It does not log the loss of the message, because another host can
-// have dequeued the message in the meantime.
+// logFailure logs the error of a storage request. It does not log the loss of the message, because
+// another host can have dequeued the message in the meantime.
 func (d *delivery) logFailure(step string, err error) {
 	if err != nil && !isLost(err) && d.instance.lifetime.Err() == nil {
 		d.host.console.logOwn("Queue '%s': %s: %s", d.function.trigger.queue, step, firstLine(err))
 	}
 }
 
-// isLost reports whether err means that the message was deleted, or that another host has dequeued it.
+// isLost reports whether err means that the message was deleted, or that another host has dequeued
+// it.
 func isLost(err error) bool {
 	return hasStatus(err, http.StatusNotFound) || hasStatus(err, http.StatusConflict) ||
 		hasCode(err, "PopReceiptMismatch")

@@ -11,9 +11,11 @@ import (
 	"strings"
 )
 
-// contentHeaders lists the headers that a forwarding host drops, because .NET does not accept them in a request.
+// contentHeaders lists the headers that a forwarding host drops, because .NET does not accept them
+// in a request.
 var contentHeaders = []string{
-	"Allow", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Location", "Content-Md5",
+	"Allow", "Content-Disposition", "Content-Encoding", "Content-Language", "Content-Location",
+	"Content-Md5",
 	"Content-Range", "Expires", "Last-Modified",
 }
 
@@ -24,9 +26,11 @@ var hopHeaders = []string{
 
 var errChunked = errors.New("a chunked request body cannot be forwarded")
 
-// forwardRequest builds a new request from the client's request, and sends the new request to the handler. It relays
-// the answer when the answer is complete. The handler does not notice if the client disconnects.
-func (c caller) forwardRequest(w http.ResponseWriter, r *http.Request, f *function, sent requestTarget) {
+// forwardRequest builds a new request from the client's request, and sends the new request to the
+// handler. It relays the answer when the answer is complete. The handler does not notice if the
+// client disconnects.
+func (c caller) forwardRequest(w http.ResponseWriter, r *http.Request, f *function,
+	sent requestTarget) {
 	id, start := newGUID(), c.host.console.now()
 	c.reportStart(f, id)
 	var answer *http.Response
@@ -43,7 +47,9 @@ func (c caller) forwardRequest(w http.ResponseWriter, r *http.Request, f *functi
 			return err
 		})
 	}
+
 	c.reportEnd(f.name, id, start, err)
+
 	switch {
 	case err != nil:
 		w.WriteHeader(http.StatusInternalServerError)
@@ -54,43 +60,54 @@ func (c caller) forwardRequest(w http.ResponseWriter, r *http.Request, f *functi
 	}
 }
 
-func (c caller) buildForwarded(r *http.Request, sent requestTarget, id string) (*http.Request, error) {
+func (c caller) buildForwarded(r *http.Request, sent requestTarget,
+	id string) (*http.Request, error) {
 	if r.ContentLength < 0 {
 		return nil, errChunked
 	}
+
 	body, err := io.ReadAll(r.Body) // the real host also reads the whole body first
 	if err != nil {
 		return nil, err
 	}
+
 	out := &http.Request{
 		Method: r.Method, URL: c.urlFor(sent.rebuildPath(), sent.rebuildQuery()), Host: r.Host,
 		Header: forwardedHeader(r.Header, len(body) > 0, id),
 	}
+
 	c.host.addTraceparent(out.Header)
+
 	if len(body) > 0 {
 		// GetBody stays nil, so that net/http cannot send a request with a body twice.
 		out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	}
+
 	return out, nil
 }
 
-// forwardedHeader returns the headers for the handler. It drops only those headers of the client that the real host
-// drops. All other headers of the client reach the handler, even headers with names that the platform itself uses.
-// forwardedHeader joins the values of each name, and appends the host's own values.
+// forwardedHeader returns the headers for the handler. It drops only those headers of the client
+// that the real host drops. All other headers of the client reach the handler, even headers with
+// names that the platform itself uses. forwardedHeader joins the values of each name, and appends
+// the host's own values.
 func forwardedHeader(in http.Header, hasBody bool, id string) http.Header {
 	out := http.Header{}
 	for name, values := range in {
 		out.Set(name, strings.Join(values, ", "))
 	}
+
 	for _, name := range slices.Concat(contentHeaders, hopHeaders, []string{"Content-Length"}) {
 		out.Del(name)
 	}
+
 	if !hasBody {
 		out.Del("Content-Type")
 	}
+
 	appendHeader(out, headerID, id, ", ")
 	appendHeader(out, headerVersion, hostVersion, ", ")
 	appendHeader(out, "User-Agent", userAgent, " ")
+
 	return out
 }
 
@@ -108,6 +125,7 @@ func relayAnswer(w http.ResponseWriter, r *http.Request, answer *http.Response, 
 	} else if length := answer.Header.Get("Content-Length"); length != "" {
 		w.Header().Set("Content-Length", length)
 	}
+
 	w.WriteHeader(answer.StatusCode)
 	_, _ = w.Write(body) // the client may be gone
 }
@@ -120,29 +138,33 @@ func copyAnswerHeader(to, from http.Header) {
 	}
 }
 
-// hasNoBody reports whether the status allows no body. Kestrel, the real host's HTTP server, throws if the host writes
-// a body with such a status, even an empty body.
+// hasNoBody reports whether the status allows no body. Kestrel, the real host's HTTP server, throws
+// if the host writes a body with such a status, even an empty body.
 func hasNoBody(status int) bool {
-	return status == http.StatusNoContent || status == http.StatusResetContent || status == http.StatusNotModified
+	return status == http.StatusNoContent || status == http.StatusResetContent ||
+		status == http.StatusNotModified
 }
 
-// relayAndClose writes the status and the headers, and closes the connection. The real host then tries to write an
-// empty body, and Kestrel therefore closes the connection.
+// relayAndClose writes the status and the headers, and closes the connection. The real host then
+// tries to write an empty body, and Kestrel therefore closes the connection.
 func (c caller) relayAndClose(w http.ResponseWriter, answer *http.Response) {
 	c.host.console.logOwn("An unhandled host error has occurred. "+
-		"Writing to the response body is invalid for responses with status code %d.", answer.StatusCode)
+		"Writing to the response body is invalid for responses with status code %d.",
+		answer.StatusCode)
 	header := http.Header{}
 	copyAnswerHeader(header, answer.Header)
 	if answer.StatusCode != http.StatusNoContent {
 		header.Set("Content-Length", "0")
 	}
+
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
 	defer func() { _ = conn.Close() }()
 	var head bytes.Buffer
-	head.WriteString("HTTP/1.1 " + strconv.Itoa(answer.StatusCode) + " " + http.StatusText(answer.StatusCode) + "\r\n")
+	head.WriteString("HTTP/1.1 " + strconv.Itoa(answer.StatusCode) + " " +
+		http.StatusText(answer.StatusCode) + "\r\n")
 	_ = header.Write(&head) // cannot fail, because head is a buffer
 	head.WriteString("\r\n")
 	_, _ = conn.Write(head.Bytes()) // the client may be gone

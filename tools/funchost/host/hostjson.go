@@ -25,18 +25,22 @@ func readHostFile(root string, env *environment) (*hostFile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read host.json (is the script root right?): %w", err)
 	}
+
 	h := &hostFile{}
 	if err := json.Unmarshal(raw, &h.tree); err != nil {
 		return nil, fmt.Errorf("host.json: %w", err)
 	}
+
 	if v, _ := h.lookUp("version").(string); v != "2.0" {
 		return nil, errors.New(`host.json: want "version": "2.0"`)
 	}
+
 	for _, name := range env.names {
 		if path, ok := strings.CutPrefix(name, overridePrefix); ok {
 			h.setOverride(strings.Split(path, "__"), env.getVar(name))
 		}
 	}
+
 	return h, nil
 }
 
@@ -58,8 +62,10 @@ func (h *hostFile) setOverride(path []string, value string) {
 			child = map[string]any{}
 			tree[key] = child
 		}
+
 		tree = child
 	}
+
 	last := path[len(path)-1]
 	tree[findKey(tree, last)] = value
 }
@@ -73,11 +79,13 @@ func (h *hostFile) lookUp(path ...string) any {
 		}
 		at = tree[findKey(tree, key)]
 	}
+
 	return at
 }
 
 func (h *hostFile) addProblem(path []string, want string) {
-	h.problems = append(h.problems, fmt.Errorf("host.json: %s: want %s", strings.Join(path, "."), want))
+	h.problems = append(h.problems,
+		fmt.Errorf("host.json: %s: want %s", strings.Join(path, "."), want))
 }
 
 func (h *hostFile) readString(fallback string, path ...string) string {
@@ -112,6 +120,7 @@ func (h *hostFile) readBool(fallback bool, path ...string) bool {
 			return b
 		}
 	}
+
 	h.addProblem(path, "true or false")
 	return fallback
 }
@@ -128,13 +137,16 @@ func (h *hostFile) readInt(fallback, least, most int, path ...string) int {
 		if n, err = strconv.Atoi(v); err != nil {
 			n = least - 1
 		}
+
 	default:
 		n = least - 1
 	}
+
 	if n < least || n > most {
 		h.addProblem(path, fmt.Sprintf("a number from %d to %d", least, most))
 		return fallback
 	}
+
 	return n
 }
 
@@ -143,37 +155,46 @@ func (h *hostFile) readSpan(fallback time.Duration, path ...string) time.Duratio
 	if v == nil {
 		return fallback
 	}
+
 	text, _ := v.(string)
 	d, err := parseSpan(text)
 	if err != nil {
 		h.addProblem(path, "a time span such as 00:05:00")
 		return fallback
 	}
+
 	return d
 }
 
-// parseSpan parses a time span of host.json: [d.]hh:mm:ss[.fff]. For "-1", which means no limit, it returns -1.
+// parseSpan parses a time span of host.json: [d.]hh:mm:ss[.fff]. For "-1", which means no limit, it
+// returns -1.
 func parseSpan(s string) (time.Duration, error) {
 	if s == "-1" {
 		return -1, nil
 	}
+
 	parts := strings.Split(s, ":")
 	if len(parts) != 3 {
 		return 0, fmt.Errorf("time span %q", s)
 	}
+
 	days := "0"
 	if d, h, ok := strings.Cut(parts[0], "."); ok {
 		days, parts[0] = d, h
 	}
+
 	d, errD := strconv.Atoi(days)
 	h, errH := strconv.Atoi(parts[0])
 	m, errM := strconv.Atoi(parts[1])
 	sec, errS := strconv.ParseFloat(parts[2], 64)
-	if err := errors.Join(errD, errH, errM, errS); err != nil || d < 0 || h < 0 || h > 23 || m < 0 || m > 59 ||
+	if err := errors.Join(errD, errH, errM, errS); err != nil || d < 0 || h < 0 || h > 23 ||
+		m < 0 || m > 59 ||
 		sec < 0 || sec >= 60 {
 		return 0, fmt.Errorf("time span %q", s)
 	}
-	return time.Duration(d*24+h)*time.Hour + time.Duration(m)*time.Minute + time.Duration(sec*float64(time.Second)), nil
+
+	return time.Duration(d*24+h)*time.Hour + time.Duration(m)*time.Minute +
+		time.Duration(sec*float64(time.Second)), nil
 }
 
 // queueOptions has the settings of extensions.queues in host.json.
@@ -190,19 +211,25 @@ func (h *hostFile) readQueueOptions(env *environment) queueOptions {
 		maxDequeueCount:    h.readInt(5, 1, 1<<31-1, at("maxDequeueCount")...),
 		visibilityTimeout:  h.readSpan(0, at("visibilityTimeout")...),
 		maxPollingInterval: h.readSpan(time.Minute, at("maxPollingInterval")...),
-		base64:             !strings.EqualFold(h.readString("base64", at("messageEncoding")...), "none"),
+		base64: !strings.EqualFold(h.readString("base64", at("messageEncoding")...),
+			"none"),
 	}
-	if o.maxPollingInterval == time.Minute && strings.EqualFold(env.getVar("AZURE_FUNCTIONS_ENVIRONMENT"),
-		"Development") {
-		o.maxPollingInterval = 2 * time.Second // the real host does so even if host.json sets one minute
+	if o.maxPollingInterval == time.Minute &&
+		strings.EqualFold(env.getVar("AZURE_FUNCTIONS_ENVIRONMENT"), "Development") {
+		// the real host does so even if host.json sets one minute
+		o.maxPollingInterval = 2 * time.Second
 	}
+
 	processors := runtime.NumCPU()
 	if env.getVar("WEBSITE_SKU") == "Dynamic" {
 		processors = 1
 	}
-	o.newBatchThreshold = h.readInt(o.batchSize/2*processors, 0, 1<<31-1, at("newBatchThreshold")...)
+
+	o.newBatchThreshold = h.readInt(o.batchSize/2*processors, 0, 1<<31-1,
+		at("newBatchThreshold")...)
 	if o.maxPollingInterval < 100*time.Millisecond {
 		h.addProblem(at("maxPollingInterval"), "at least 100 ms")
 	}
+
 	return o
 }

@@ -27,36 +27,46 @@ func TestHost_Forwarding(t *testing.T) {
 		return handlerOrder{Status: 202, Type: "application/problem+json", Body: "the answer",
 			Header: http.Header{"Location": {"/there"}}}
 	}
-	got := r.sendRequest("POST", "/api/messages?a=1&A=2&flag&code=x", "<a/>", func(q *http.Request) {
-		q.Host = "weir.example"
-		q.Header.Set("Content-Type", "application/xml")
-		q.Header.Set("Content-Encoding", "gzip")
-		q.Header.Set("Cookie", "c=1")
-		q.Header.Set("User-Agent", "curl")
-		q.Header.Set("X-Azure-Functions-InvocationId", "mine")
-	})
-	if got.StatusCode != 202 || got.body != "the answer" || got.Header.Get("Location") != "/there" ||
+
+	got := r.sendRequest("POST", "/api/messages?a=1&A=2&flag&code=x", "<a/>",
+		func(q *http.Request) {
+			q.Host = "weir.example"
+			q.Header.Set("Content-Type", "application/xml")
+			q.Header.Set("Content-Encoding", "gzip")
+			q.Header.Set("Cookie", "c=1")
+			q.Header.Set("User-Agent", "curl")
+			q.Header.Set("X-Azure-Functions-InvocationId", "mine")
+		})
+	if got.StatusCode != 202 || got.body != "the answer" ||
+		got.Header.Get("Location") != "/there" ||
 		got.Header.Get("Content-Type") != "application/problem+json" {
 		t.Errorf("answered %d %v %q, want status 202, body \"the answer\", Location /there and Content-Type "+
 			"application/problem+json", got.StatusCode, got.Header, got.body)
 	}
+
 	c := r.nextCall()
 	if c.Method != "POST" || c.URI != "/api/messages?A=1,2&flag=&code=x" || c.Body != "<a/>" ||
 		c.Host != "weir.example" || c.Chunked {
 		t.Errorf("the handler got %+v, want Method POST, URI /api/messages?A=1,2&flag=&code=x, Body <a/>, Host "+
 			"weir.example and Chunked false", c)
 	}
-	if c.Header.Get("Content-Encoding") != "" || c.Header.Get("Content-Type") != "application/xml" ||
+
+	if c.Header.Get("Content-Encoding") != "" ||
+		c.Header.Get("Content-Type") != "application/xml" ||
 		c.Header.Get("Cookie") != "c=1" {
 		t.Errorf("headers: %v, want no Content-Encoding, Content-Type application/xml and Cookie c=1", c.Header)
 	}
-	if ids := c.Header["X-Azure-Functions-Invocationid"]; len(ids) != 1 || !strings.HasPrefix(ids[0], "mine, ") ||
+
+	if ids := c.Header["X-Azure-Functions-Invocationid"]; len(ids) != 1 ||
+		!strings.HasPrefix(ids[0], "mine, ") ||
 		len(ids[0]) != 6+36 {
 		t.Errorf("invocation ids: %v, want one, \"mine, \" and 36 characters", ids)
 	}
+
 	if ua := c.Header.Get("User-Agent"); !strings.HasPrefix(ua, "curl Azure-Functions-Host/4.") {
 		t.Errorf("user agent: %q, want it to begin with \"curl Azure-Functions-Host/4.\"", ua)
 	}
+
 	if c.Dir != r.root {
 		t.Errorf("working directory %q; want %q", c.Dir, r.root)
 	}
@@ -68,10 +78,14 @@ func TestHost_Forwarding_RelaysErrorsAndRedirects(t *testing.T) {
 	for _, status := range []int{204, 302, 404, 422, 500, 503} {
 		r.mu.Lock()
 		r.decide = func(handlerCall) handlerOrder {
-			return handlerOrder{Status: status, NoBody: true, Header: http.Header{"Location": {"/elsewhere"}}}
+			return handlerOrder{Status: status, NoBody: true,
+				Header: http.Header{"Location": {"/elsewhere"}}}
 		}
+
 		r.mu.Unlock()
-		if got := r.sendRequest("GET", "/api/messages/7", ""); got.StatusCode != status || got.body != "" {
+
+		if got := r.sendRequest("GET", "/api/messages/7", ""); got.StatusCode != status ||
+			got.body != "" {
 			t.Errorf("answered %d %q; want %d", got.StatusCode, got.body, status)
 		}
 	}
@@ -86,6 +100,7 @@ func TestHost_Forwarding_RefusesChunks(t *testing.T) {
 	if got.StatusCode != http.StatusInternalServerError || got.body != "" {
 		t.Errorf("answered %d %q; want an empty 500", got.StatusCode, got.body)
 	}
+
 	if len(r.calls) != 0 {
 		t.Errorf("the handler got %d calls, want none", len(r.calls))
 	}
@@ -182,9 +197,11 @@ func TestHost_SpreadsOverInstances(t *testing.T) {
 		r.sendRequest("POST", "/api/messages", "x")
 		seen[r.nextCall().WorkerID]++
 	}
+
 	if len(seen) != 3 {
 		t.Errorf("workers: %v; want three", seen)
 	}
+
 	if s := r.host.Status(); len(s.Instances) != 3 || s.State != "Running" {
 		t.Errorf("status: %+v, want 3 Instances and State Running", s)
 	}
@@ -193,35 +210,44 @@ func TestHost_SpreadsOverInstances(t *testing.T) {
 func TestHost_PayloadMode(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{
-		hostJSON:  map[string]any{"extensions": map[string]any{"http": map[string]any{"routePrefix": ""}}},
+		hostJSON: map[string]any{
+			"extensions": map[string]any{"http": map[string]any{"routePrefix": ""}}},
 		env:       []string{"AzureFunctionsJobHost__customHandler__enableForwardingHttpRequest=false"},
 		functions: map[string]string{"fn": httpFunction(`,"route":"items/{id:int?}"`)},
 		decide: func(handlerCall) handlerOrder {
-			return handlerOrder{Body: `{"Outputs":{"res":{"statusCode":"201","headers":{"X-A":1},"body":{"a":1}}},` +
-				`"Logs":["a log line"]}`}
+			return handlerOrder{
+				Body: `{"Outputs":{"res":{"statusCode":"201","headers":{"X-A":1},"body":{"a":1}}},` +
+					`"Logs":["a log line"]}`}
 		},
 	}).startHost()
+
 	got := r.sendRequest("POST", "/items/7?x=1&x=2", "hello")
 	if got.StatusCode != 201 || got.body != "{\n  \"a\": 1\n}" || got.Header.Get("X-A") != "1" ||
 		!strings.HasPrefix(got.Header.Get("Content-Type"), "text/plain") {
-		t.Errorf("answered %d %v %q, want 201, X-A, text/plain and the indented body", got.StatusCode, got.Header,
-			got.body)
+		t.Errorf("answered %d %v %q, want 201, X-A, text/plain and the indented body",
+			got.StatusCode, got.Header, got.body)
 	}
+
 	c := r.nextCall()
 	if c.Method != "POST" || c.URI != "/fn" || !c.Chunked {
 		t.Errorf("the handler got %+v, want Method POST, URI /fn and Chunked true", c)
 	}
-	for _, want := range []string{`"Params":{"id":"7"}`, `"Query":{"x":"1,2"}`, `"Body":"hello"`, `"Method":"POST"`} {
+
+	for _, want := range []string{`"Params":{"id":"7"}`, `"Query":{"x":"1,2"}`, `"Body":"hello"`,
+		`"Method":"POST"`} {
 		if !strings.Contains(c.Body, want) {
 			t.Errorf("%s is not in %s", want, c.Body)
 		}
 	}
+
 	if !strings.Contains(r.out.String(), "a log line") {
 		t.Errorf("got the output %s\nwant the handler's log in it", r.out.String())
 	}
+
 	if got := r.sendRequest("GET", "/items/seven", ""); got.StatusCode != 404 {
 		t.Errorf("answered %d; want 404 for a text that is no int", got.StatusCode)
 	}
+
 	r.mu.Lock()
 	r.decide = func(handlerCall) handlerOrder { return handlerOrder{Status: 422} }
 	r.mu.Unlock()
@@ -240,6 +266,7 @@ func TestHost_ListsFunctionsByName_ServesNoDisabledOne(t *testing.T) {
 	if got := r.sendRequest("PUT", "/api/off", ""); got.StatusCode != 404 {
 		t.Errorf("a disabled function answered %d, want 404", got.StatusCode)
 	}
+
 	out := r.out.String()
 	at := func(s string) int { return strings.Index(out, s) }
 	if order := []int{at("a-all: [GET] " + r.host.URL() + "/api/{*rest}"), at("b-one: "),

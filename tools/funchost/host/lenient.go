@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// lenientListener makes net/http accept a path such as /100%, whose percent sign is not the beginning of an escape such
-// as %20. Kestrel, the real host's HTTP server, accepts such a path, but net/http refuses it. The listener replaces the
-// percent sign by %25.
+// lenientListener makes net/http accept a path such as /100%, whose percent sign is not the
+// beginning of an escape such as %20. Kestrel, the real host's HTTP server, accepts such a path,
+// but net/http refuses it. The listener replaces the percent sign by %25.
 type lenientListener struct{ net.Listener }
 
 func (l lenientListener) Accept() (net.Conn, error) {
@@ -20,11 +20,14 @@ func (l lenientListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	tcp, ok := c.(*net.TCPConn)
 	if !ok {
 		return c, nil
 	}
-	return &lenientConn{TCPConn: tcp, in: bufio.NewReaderSize(tcp, 64<<10), expects: requestLine}, nil
+
+	return &lenientConn{TCPConn: tcp, in: bufio.NewReaderSize(tcp, 64<<10), expects: requestLine},
+		nil
 }
 
 // requestPart is the part of a request that comes next on a connection.
@@ -40,8 +43,8 @@ const (
 	unknown // the remaining bytes pass unchanged
 )
 
-// lenientConn finds the first line of each request on a connection. It parses headers and chunks, too, so that it never
-// changes a line of a body.
+// lenientConn finds the first line of each request on a connection. It parses headers and chunks,
+// too, so that it never changes a line of a body.
 type lenientConn struct {
 	*net.TCPConn // not net.Conn, because the server needs CloseWrite
 	in           *bufio.Reader
@@ -65,6 +68,7 @@ func (c *lenientConn) Read(p []byte) (int, error) {
 			}
 		}
 	}
+
 	n := copy(p, c.ready)
 	c.ready = c.ready[n:]
 	return n, nil
@@ -78,10 +82,12 @@ func (c *lenientConn) readBody(p []byte) (int, error) {
 			c.expects = chunkSize
 		}
 	}
+
 	return n, err
 }
 
-// readLine moves the next line to c.ready. It can be called again after an error, for example after a read deadline.
+// readLine moves the next line to c.ready. It can be called again after an error, for example after
+// a read deadline.
 func (c *lenientConn) readLine() error {
 	text, err := c.in.ReadSlice('\n')
 	c.partial = append(c.partial, text...)
@@ -93,12 +99,14 @@ func (c *lenientConn) readLine() error {
 	default:
 		c.readSyntax(c.partial)
 	}
+
 	c.ready, c.partial = c.partial, nil
+
 	return nil
 }
 
-// readSyntax finds out from a line which part of the request comes next. If the line is the first one of a request,
-// readSyntax also mends the line.
+// readSyntax finds out from a line which part of the request comes next. If the line is the first
+// one of a request, readSyntax also mends the line.
 func (c *lenientConn) readSyntax(text []byte) {
 	line := strings.TrimRight(string(text), "\r\n")
 	switch c.expects {
@@ -107,6 +115,7 @@ func (c *lenientConn) readSyntax(text []byte) {
 			c.partial = mendRequestLine(text)
 			c.expects, c.left, c.isChunked = headerLine, 0, false
 		}
+
 	case headerLine:
 		c.takeHeader(line)
 	case chunkSize:
@@ -157,10 +166,12 @@ func mendRequestLine(line []byte) []byte {
 	if !ok || end < 0 {
 		return line
 	}
+
 	path, query, hasQuery := strings.Cut(string(rest[:end]), "?")
 	out := string(method) + " " + escapePercents(path)
 	if hasQuery {
 		out += "?" + query
 	}
+
 	return append([]byte(out), rest[end:]...)
 }

@@ -31,8 +31,9 @@ func exitWith(code int) func(handlerCall) handlerOrder {
 	}
 }
 
-// endHandler sends the request that makes the handler exit. If the handler exits before it answers a GET, net/http in
-// the host can repeat the GET. By using a GET, endHandler also tests that the repeat does not end the next handler.
+// endHandler sends the request that makes the handler exit. If the handler exits before it answers
+// a GET, net/http in the host can repeat the GET. By using a GET, endHandler also tests that the
+// repeat does not end the next handler.
 func (r *rig) endHandler() hostAnswer {
 	r.t.Helper()
 	return r.sendRequest("GET", "/api/fn?die", "")
@@ -46,6 +47,7 @@ func (r *rig) replaceHandler() {
 	if got := r.endHandler(); got.StatusCode != 500 {
 		r.t.Fatalf("answered %d; want 500", got.StatusCode)
 	}
+
 	awaitCondition(r.t, "the handler is restarted",
 		func() bool { s := r.instanceStatus(1); return s.State == "running" && s.WorkerID != old })
 }
@@ -58,8 +60,10 @@ func TestHost_PassesOutputOn(t *testing.T) {
 		return handlerOrder{Stdout: "one\ntw",
 			Stderr: "oh\n"}
 	}}).startHost()
+
 	r.sendRequest("GET", "/api/fn", "")
 	r.host.Stop()
+
 	for _, want := range []string{"[1] one\n", "[1] tw\n", "[1] stderr: oh\n"} {
 		if !strings.Contains(r.out.String(), want) {
 			t.Errorf("%q is not in the output", want)
@@ -73,6 +77,7 @@ func TestHost_ExitCode200_RestartsUncounted(t *testing.T) {
 	for range 5 {
 		r.replaceHandler()
 	}
+
 	if got := r.sendRequest("GET", "/api/fn", ""); got.StatusCode != 200 {
 		t.Errorf("answered %d after the restarts, want 200", got.StatusCode)
 	}
@@ -82,7 +87,8 @@ func TestHost_ExitCode0_IsNotRestarted(t *testing.T) {
 	t.Parallel()
 	r := plainRig(t, rigOptions{decide: exitWith(0)}).startHost()
 	r.endHandler()
-	awaitCondition(t, "the handler has exited", func() bool { return r.instanceStatus(1).State == "exited" })
+	awaitCondition(t, "the handler has exited",
+		func() bool { return r.instanceStatus(1).State == "exited" })
 	if got := r.sendRequest("GET", "/api/fn", ""); got.StatusCode != 500 {
 		t.Errorf("answered %d; want 500", got.StatusCode)
 	}
@@ -97,6 +103,7 @@ func TestHost_ThirdErrorEndsIt(t *testing.T) {
 	if err := r.awaitFailure(); !strings.Contains(err.Error(), "code 3: last words") {
 		t.Errorf("gave up with %v, want \"code 3: last words\"", err)
 	}
+
 	if want := "Exceeded http worker restart retry count. Shutting down Functions Host\n"; !strings.Contains(
 		r.out.String(), want) {
 		t.Errorf("%q is not in the output", want)
@@ -106,18 +113,21 @@ func TestHost_ThirdErrorEndsIt(t *testing.T) {
 func TestStart_UnresolvedSettingLeavesTheFunctionOut(t *testing.T) {
 	t.Parallel()
 	r := plainRig(t, rigOptions{env: []string{"Store=UseDevelopmentStorage=true"}})
-	r.writeFile("process/function.json", `{"bindings":[{"type":"queueTrigger","name":"m","queueName":"%NOT_SET%-x",`+
-		`"connection":"Store"}]}`)
+	r.writeFile("process/function.json",
+		`{"bindings":[{"type":"queueTrigger","name":"m","queueName":"%NOT_SET%-x",`+
+			`"connection":"Store"}]}`)
 	r.startHost()
 	if got := r.sendRequest("GET", "/api/fn", ""); got.StatusCode != 200 {
 		t.Errorf("answered %d; want 200", got.StatusCode)
 	}
+
 	for _, want := range []string{"Error indexing method 'Functions.process'",
 		"'%NOT_SET%' does not resolve to a value."} {
 		if !strings.Contains(r.out.String(), want) {
 			t.Errorf("%q is not in the output", want)
 		}
 	}
+
 	if got := r.sendRequest("POST", "/admin/functions/process", `{}`); got.StatusCode != 404 {
 		t.Errorf("a start of the function is answered %d; want 404", got.StatusCode)
 	}
@@ -144,6 +154,7 @@ func TestHost_ErrorsHalfAnHourApartDoNotAddUp(t *testing.T) {
 	now := time.Now()
 	r := plainRig(t, rigOptions{decide: exitWith(3),
 		cfg: host.Config{Now: func() time.Time { mu.Lock(); defer mu.Unlock(); return now }}}).startHost()
+
 	for range 4 {
 		r.replaceHandler()
 		mu.Lock()
@@ -160,6 +171,7 @@ func TestHost_KilledHandlerIsRestarted(t *testing.T) {
 	if err := syscall.Kill(old.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
+
 	awaitCondition(t, "another process runs",
 		func() bool { s := r.instanceStatus(1); return s.State == "running" && s.PID != old.PID })
 	if r.instanceStatus(1).Port != old.Port {
@@ -199,14 +211,18 @@ func TestHost_TimeoutKillsTheProcess(t *testing.T) {
 	t.Parallel()
 	r := plainRig(t, rigOptions{
 		hostJSON: map[string]any{"functionTimeout": "00:00:01"},
-		decide:   func(c handlerCall) handlerOrder { return handlerOrder{Hang: c.URI == "/api/fn?hang="} },
+		decide: func(c handlerCall) handlerOrder {
+			return handlerOrder{Hang: c.URI == "/api/fn?hang="}
+		},
 	}).startHost()
+
 	for range 3 { // three errors would end the host, but it does not count its own kills as errors
 		r.sendRequest("GET", "/api/fn", "")
 		first := r.nextCall().PID
 		if got := r.sendRequest("GET", "/api/fn?hang", ""); got.StatusCode != 500 {
 			t.Fatalf("answered %d; want 500", got.StatusCode)
 		}
+
 		r.nextCall()
 		awaitCondition(t, "another process runs",
 			func() bool { s := r.instanceStatus(1); return s.State == "running" && s.PID != first })
@@ -220,10 +236,13 @@ func TestHost_StopLeavesNoProcess(t *testing.T) {
 		return r.instanceStatus(1).State == "running" &&
 			r.instanceStatus(2).State == "running"
 	})
+
 	pids := []int{r.instanceStatus(1).PID, r.instanceStatus(2).PID}
 	r.host.Stop()
+
 	for _, pid := range pids {
-		if err := syscall.Kill(pid, 0); !errors.Is(err, os.ErrProcessDone) && !errors.Is(err, syscall.ESRCH) {
+		if err := syscall.Kill(pid, 0); !errors.Is(err, os.ErrProcessDone) &&
+			!errors.Is(err, syscall.ESRCH) {
 			t.Errorf("kill of process %d = %v, want it ended", pid, err)
 		}
 	}
@@ -246,14 +265,17 @@ func TestHost_StopWaitsForWorkInFlight(t *testing.T) {
 		}
 		return err != nil
 	})
+
 	close(release)
 	if a := <-got; a.StatusCode != 200 || a.body != "done" {
 		t.Errorf("answered %d %q, want status 200 and body done", a.StatusCode, a.body)
 	}
+
 	<-stopped
 }
 
-// A handler must have time to notice the closed socket of the host before the host kills the handler.
+// A handler must have time to notice the closed socket of the host before the host kills the
+// handler.
 func TestHost_StopTakes(t *testing.T) {
 	t.Parallel()
 	const takes = 200 * time.Millisecond
@@ -272,6 +294,7 @@ func TestHost_StopsOneInstance(t *testing.T) {
 		return r.instanceStatus(1).State == "running" &&
 			r.instanceStatus(2).State == "running"
 	})
+
 	release, pid := make(chan struct{}), r.instanceStatus(1).PID
 	r.decide = func(c handlerCall) handlerOrder {
 		if c.URI == "/api/fn?wait=" {
@@ -279,11 +302,13 @@ func TestHost_StopsOneInstance(t *testing.T) {
 		}
 		return handlerOrder{Body: strconv.Itoa(c.PID)}
 	}
+
 	answers := make(chan hostAnswer, 2)
 	for range 2 { // one on each instance
 		go func() { answers <- r.sendRequest("GET", "/api/fn?wait", "") }()
 		r.nextCall()
 	}
+
 	stopped := make(chan int, 1)
 	go func() { stopped <- r.sendRequest("POST", "/admin/host/instances/1/stop", "").StatusCode }()
 	others := 0
@@ -294,16 +319,21 @@ func TestHost_StopsOneInstance(t *testing.T) {
 		others++
 		return others > 4
 	})
+
 	if s := r.instanceStatus(1); s.State != "running" || s.PID != pid {
 		t.Errorf("with a request in flight the instance is %+v; want it to run", s)
 	}
+
 	close(release)
+
 	for range 2 {
 		if a := <-answers; a.StatusCode != 200 {
 			t.Errorf("answered %d; want 200", a.StatusCode)
 		}
 	}
-	if got := <-stopped; got != 200 || r.instanceStatus(1).State != "gone" || r.instanceStatus(2).State != "running" {
+
+	if got := <-stopped; got != 200 || r.instanceStatus(1).State != "gone" ||
+		r.instanceStatus(2).State != "running" {
 		t.Errorf("answered %d, instances %+v, want 200, the first gone and the second running",
 			got, r.host.Status().Instances)
 	}
@@ -324,17 +354,21 @@ func TestStart_TakenPort(t *testing.T) {
 func TestHost_CrashAndAddInstances(t *testing.T) {
 	t.Parallel()
 	r := plainRig(t, rigOptions{cfg: host.Config{Instances: 2}}).startHost()
-	if got := r.sendRequest(http.MethodDelete, "/admin/host/instances/1", ""); got.StatusCode != 200 {
+	if got := r.sendRequest(http.MethodDelete, "/admin/host/instances/1", ""); got.StatusCode !=
+		200 {
 		t.Fatalf("answered %d, want 200", got.StatusCode)
 	}
+
 	if s := r.instanceStatus(1); s.State != "gone" || s.PID != 0 {
 		t.Errorf("the crashed instance: %+v, want State gone and PID 0", s)
 	}
+
 	for range 3 {
 		if got := r.sendRequest("GET", "/api/fn", ""); got.StatusCode != 200 {
 			t.Errorf("answered %d with one instance left, want 200", got.StatusCode)
 		}
 	}
+
 	if got := r.sendRequest(http.MethodPost, "/admin/host/instances", ""); got.StatusCode != 201 ||
 		len(r.host.Status().Instances) != 3 {
 		t.Errorf("answered %d, %d instances, want status 201 and 3 Instances", got.StatusCode,
@@ -346,11 +380,12 @@ func TestStart_Settings(t *testing.T) {
 	t.Parallel()
 	key := "WEIR_FUNCHOST_TEST"
 	for name, c := range map[string]struct{ file, wantErr, wantOut string }{
-		"Values":          {`{"IsEncrypted":false,"Values":{"` + key + `":"sweep"}}`, "", ""},
-		"Encrypted":       {`{"Values":{}}`, "IsEncrypted", ""},
-		"NotJSON":         {`{`, key, "cannot be read"},
-		"MissingValue":    {`{"IsEncrypted":false,"Values":{}}`, key, ""},
-		"EnvironmentWins": {`{"IsEncrypted":false,"Values":{"PATH":"x","` + key + `":"s"}}`, "", "Skipping 'PATH'"},
+		"Values":       {`{"IsEncrypted":false,"Values":{"` + key + `":"sweep"}}`, "", ""},
+		"Encrypted":    {`{"Values":{}}`, "IsEncrypted", ""},
+		"NotJSON":      {`{`, key, "cannot be read"},
+		"MissingValue": {`{"IsEncrypted":false,"Values":{}}`, key, ""},
+		"EnvironmentWins": {`{"IsEncrypted":false,"Values":{"PATH":"x","` + key + `":"s"}}`, "",
+			"Skipping 'PATH'"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -362,9 +397,12 @@ func TestStart_Settings(t *testing.T) {
 			if err == nil {
 				h.Stop()
 			}
-			if (err == nil) != (c.wantErr == "") || err != nil && !strings.Contains(err.Error(), c.wantErr) {
+
+			if (err == nil) != (c.wantErr == "") ||
+				err != nil && !strings.Contains(err.Error(), c.wantErr) {
 				t.Errorf("Start: %v; want %q", err, c.wantErr)
 			}
+
 			if !strings.Contains(r.out.String(), c.wantOut) {
 				t.Errorf("%q is not in the output %q", c.wantOut, r.out)
 			}
@@ -379,7 +417,8 @@ func TestStart_RefusesFunctions(t *testing.T) {
 		"OtherTrigger": {`{"bindings":[{"type":"blobTrigger","name":"b"}]}`, "blobTrigger"},
 		"OtherBinding": {`{"bindings":[{"type":"timerTrigger","name":"t","schedule":"0 * * * * *"},{"type":"queue",` +
 			`"direction":"out","name":"q"}]}`, "not supported"},
-		"Schedule": {`{"bindings":[{"type":"timerTrigger","name":"t","schedule":"nonsense"}]}`, "schedule"},
+		"Schedule": {`{"bindings":[{"type":"timerTrigger","name":"t","schedule":"nonsense"}]}`,
+			"schedule"},
 		"Connection": {`{"bindings":[{"type":"queueTrigger","name":"m","queueName":"q","connection":"Nope"}]}`,
 			"Nope"},
 		"ScriptFile": {`{"scriptFile":"x","bindings":[{"type":"timerTrigger","name":"t","schedule":"0 * * * * *"}]}`,
@@ -425,16 +464,21 @@ func TestHost_Proxying_RepeatsARequestWithoutABody(t *testing.T) {
 				}
 				return handlerOrder{}
 			}
+
 			r.startHost()
 			got := r.sendRequest(c.method, "/api/fn", c.body)
 			r.mu.Lock()
 			defer r.mu.Unlock()
+
 			if got.StatusCode != c.status || len(calls) != c.calls {
-				t.Fatalf("answered %d after %d calls, want %d after %d", got.StatusCode, len(calls), c.status, c.calls)
+				t.Fatalf("answered %d after %d calls, want %d after %d", got.StatusCode, len(calls),
+					c.status, c.calls)
 			}
+
 			const id = "X-Azure-Functions-Invocationid"
 			first, last := calls[0], calls[len(calls)-1]
-			if first.Header.Get(id) != last.Header.Get(id) || (first.PID == last.PID) != (c.calls == 1) {
+			if first.Header.Get(id) != last.Header.Get(id) ||
+				(first.PID == last.PID) != (c.calls == 1) {
 				t.Errorf("got calls of the ids %s and %s in processes %d and %d, want one id and a process for each",
 					first.Header.Get(id), last.Header.Get(id), first.PID, last.PID)
 			}

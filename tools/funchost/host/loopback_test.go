@@ -6,12 +6,14 @@ import (
 	"testing"
 )
 
-// On a developer's machine no page of another site may reach the host by a name that leads to 127.0.0.1.
+// On a developer's machine no page of another site may reach the host by a name that leads to
+// 127.0.0.1.
 func TestHTTPFront_AnswersOnlyLoopbackNamesInDevelopment(t *testing.T) {
 	t.Parallel()
 	for name, isOwn := range map[string]bool{
-		"localhost": true, "localhost:7071": true, "LOCALHOST.:7071": true, "weir.localhost:1": true,
-		"127.0.0.1:7071": true, "127.8.0.1": true, "[::1]:7071": true,
+		"localhost": true, "localhost:7071": true, "LOCALHOST.:7071": true,
+		"weir.localhost:1": true,
+		"127.0.0.1:7071":   true, "127.8.0.1": true, "[::1]:7071": true,
 		"evil.example": false, "evil.example:7071": false, "localhost.evil.example": false,
 		"127.0.0.1.evil.example:7071": false, "10.0.0.1": false, "": false,
 	} {
@@ -25,8 +27,10 @@ func TestHTTPFront_AnswersOnlyLoopbackNamesInDevelopment(t *testing.T) {
 			if isDevelopment && !isOwn {
 				want = http.StatusMisdirectedRequest
 			}
+
 			if w.Code != want {
-				t.Errorf("Host %q, development %v: got %d, want %d", name, isDevelopment, w.Code, want)
+				t.Errorf("Host %q, development %v: got %d, want %d", name, isDevelopment,
+					w.Code, want)
 			}
 		}
 	}

@@ -21,18 +21,21 @@ import (
 	"weir/tools/funchost/host"
 )
 
-// directorEnv names an environment variable with the URL of the director. The director is the test's HTTP server that
-// tells the fake handler how to answer. If the variable is set, this test binary runs as the fake handler.
+// directorEnv names an environment variable with the URL of the director. The director is the
+// test's HTTP server that tells the fake handler how to answer. If the variable is set, this test
+// binary runs as the fake handler.
 const directorEnv = "FUNCHOST_TEST_DIRECTOR"
 
 func TestMain(m *testing.M) {
 	if url := os.Getenv(directorEnv); url != "" {
 		os.Exit(runFakeHandler(url))
 	}
+
 	if err := atonce.SetTests(8); err != nil { // most tests wait for a host that waits
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+
 	azurite.Main(m)
 }
 
@@ -46,8 +49,8 @@ type handlerCall struct {
 	PID                     int
 }
 
-// handlerOrder tells the fake handler how to answer a call. For the zero value the handler answers 200 with an empty
-// object.
+// handlerOrder tells the fake handler how to answer a call. For the zero value the handler answers
+// 200 with an empty object.
 type handlerOrder struct {
 	Status int
 	Type   string
@@ -58,20 +61,24 @@ type handlerOrder struct {
 	Stdout string
 	Stderr string
 	NoBody bool // answer with an empty body
-	Break  int  // close the connection after so many bytes of the body; negative = before any byte of the answer
-	Flush  bool // send half of the body, ask the director again, and then send the other half
-	Watch  bool // when the client has disconnected, ask the director again
+	// close the connection after so many bytes of the body; negative = before any byte of the
+	// answer
+	Break int
+	Flush bool // send half of the body, ask the director again, and then send the other half
+	Watch bool // when the client has disconnected, ask the director again
 }
 
-// runFakeHandler is the fake handler. For each request to a path other than / it asks the director for an order, and
-// follows the order.
+// runFakeHandler is the fake handler. For each request to a path other than / it asks the director
+// for an order, and follows the order.
 func runFakeHandler(director string) int {
 	server := &http.Server{Addr: "127.0.0.1:" + os.Getenv("FUNCTIONS_CUSTOMHANDLER_PORT"),
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/" {
-				w.WriteHeader(http.StatusTeapot) // the host takes any answer as a sign that the handler is ready
+				// the host takes any answer as a sign that the handler is ready
+				w.WriteHeader(http.StatusTeapot)
 				return
 			}
+
 			o := askDirector(director, r)
 			switch {
 			case o.Watch:
@@ -79,6 +86,7 @@ func runFakeHandler(director string) int {
 				gone := r.Clone(context.Background())
 				gone.RequestURI, gone.Body = "/gone", http.NoBody
 				askDirector(director, gone)
+
 			case o.Flush:
 				half := len(o.Body) / 2
 				fmt.Fprint(w, o.Body[:half])
@@ -87,18 +95,22 @@ func runFakeHandler(director string) int {
 				again.RequestURI, again.Body = "/again", http.NoBody
 				askDirector(director, again)
 				fmt.Fprint(w, o.Body[half:])
+
 			case o.Break != 0:
 				cutOff(w, o)
 			default:
 				followOrder(w, o)
 			}
 		})}
+
 	if os.Getenv("FUNCHOST_TEST_DIE") != "" {
 		return 7
 	}
+
 	if err := server.ListenAndServe(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
+
 	return 1
 }
 
@@ -112,6 +124,7 @@ func askDirector(director string, r *http.Request) handlerOrder {
 		Group: os.Getenv("FUNCTIONS_TARGET_GROUP"), SKU: os.Getenv("WEBSITE_SKU"),
 		Environment: os.Getenv("AZURE_FUNCTIONS_ENVIRONMENT"),
 	})
+
 	var o handlerOrder
 	res, err := http.Post(director, "application/json", bytes.NewReader(raw))
 	if err != nil {
@@ -119,22 +132,26 @@ func askDirector(director string, r *http.Request) handlerOrder {
 	}
 	defer res.Body.Close()
 	_ = json.NewDecoder(res.Body).Decode(&o)
+
 	return o
 }
 
-// cutOff closes the connection after a part of the answer. If o.Break is negative, it resets the connection without an
-// answer.
+// cutOff closes the connection after a part of the answer. If o.Break is negative, it resets the
+// connection without an answer.
 func cutOff(w http.ResponseWriter, o handlerOrder) {
 	conn, _, err := w.(http.Hijacker).Hijack()
 	if err != nil {
 		return
 	}
+
 	if o.Break > 0 {
 		part := strings.Repeat("x", o.Break)
-		fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", len(part), part)
+		fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n",
+			len(part), part)
 	} else {
 		_ = conn.(*net.TCPConn).SetLinger(0)
 	}
+
 	_ = conn.Close()
 }
 
@@ -144,24 +161,30 @@ func followOrder(w http.ResponseWriter, o handlerOrder) {
 	if o.Exit != nil {
 		os.Exit(*o.Exit)
 	}
+
 	if o.Hang {
 		select {}
 	}
+
 	if o.Type == "" {
 		o.Type = "application/json"
 	}
+
 	for name, values := range o.Header {
 		w.Header()[name] = values
 	}
+
 	w.Header().Set("Content-Type", o.Type)
 	w.WriteHeader(max(o.Status, 200))
 	if o.Body == "" && !o.NoBody {
 		o.Body = "{}"
 	}
+
 	fmt.Fprint(w, o.Body)
 }
 
-// rig has a host, its script root, and the director, which sends the orders of the test to the fake handler.
+// rig has a host, its script root, and the director, which sends the orders of the test to the fake
+// handler.
 type rig struct {
 	t     *testing.T
 	root  string
@@ -193,9 +216,9 @@ func (o *safeOutput) String() string {
 	return o.text.String()
 }
 
-// rigOptions are the options of a rig. The field "hostJSON" replaces members of the rig's host.json. The field
-// "functions" has the content of each function.json, by the name of its function. If "decide" is nil, the handler
-// answers each call with success.
+// rigOptions are the options of a rig. The field "hostJSON" replaces members of the rig's
+// host.json. The field "functions" has the content of each function.json, by the name of its
+// function. If "decide" is nil, the handler answers each call with success.
 type rigOptions struct {
 	hostJSON  map[string]any
 	functions map[string]string
@@ -206,14 +229,15 @@ type rigOptions struct {
 
 func newRig(t *testing.T, o rigOptions) *rig {
 	t.Helper()
-	r := &rig{t: t, root: t.TempDir(), calls: make(chan handlerCall, 1000), out: &safeOutput{}, cfg: o.cfg,
-		decide: o.decide, over: make(chan struct{})}
+	r := &rig{t: t, root: t.TempDir(), calls: make(chan handlerCall, 1000), out: &safeOutput{},
+		cfg: o.cfg, decide: o.decide, over: make(chan struct{})}
 	director := httptest.NewServer(http.HandlerFunc(r.answerHandler))
 	t.Cleanup(director.Close)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	file := map[string]any{
 		"version": "2.0",
 		"customHandler": map[string]any{
@@ -222,18 +246,23 @@ func newRig(t *testing.T, o rigOptions) *rig {
 			"enableForwardingHttpRequest": true,
 		},
 	}
+
 	for key, value := range o.hostJSON {
 		file[key] = value
 	}
+
 	raw, _ := json.Marshal(file)
 	r.writeFile("host.json", string(raw))
 	for name, text := range o.functions {
 		r.writeFile(name+"/function.json", text)
 	}
+
 	r.cfg.ScriptRoot, r.cfg.Out, r.cfg.StateDir = r.root, r.out, filepath.Join(r.root, ".state")
+
 	// The race detector would let each fake handler sleep for a second before it exits.
 	env := append([]string{directorEnv + "=" + director.URL, "GORACE=atexit_sleep_ms=0"}, o.env...)
 	r.cfg.Env = append(os.Environ(), env...)
+
 	return r
 }
 
@@ -242,6 +271,7 @@ func (r *rig) answerHandler(w http.ResponseWriter, q *http.Request) {
 	if err := json.NewDecoder(q.Body).Decode(&c); err != nil {
 		r.t.Errorf("director: %v", err)
 	}
+
 	r.calls <- c
 	r.mu.Lock()
 	decide := r.decide
@@ -249,8 +279,10 @@ func (r *rig) answerHandler(w http.ResponseWriter, q *http.Request) {
 	if decide == nil {
 		decide = func(handlerCall) handlerOrder { return handlerOrder{} }
 	}
+
 	decided := make(chan handlerOrder, 1)
 	go func() { decided <- decide(c) }()
+
 	select {
 	case o := <-decided:
 		_ = json.NewEncoder(w).Encode(o)
@@ -264,6 +296,7 @@ func (r *rig) writeFile(name, text string) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		r.t.Fatal(err)
 	}
+
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		r.t.Fatal(err)
 	}
@@ -275,6 +308,7 @@ func (r *rig) startHost() *rig {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+
 	r.host = h
 	r.t.Cleanup(func() {
 		close(r.over)
@@ -283,11 +317,12 @@ func (r *rig) startHost() *rig {
 			r.t.Log(r.out.String())
 		}
 	})
+
 	return r
 }
 
-// patience is how long a test waits for an event before it fails. It is longer than the time without progress after
-// which testprogress ends a run: a slow machine is no failure.
+// patience is how long a test waits for an event before it fails. It is longer than the time
+// without progress after which testprogress ends a run: a slow machine is no failure.
 const patience = 10 * time.Minute
 
 func (r *rig) nextCall() handlerCall {
@@ -300,6 +335,7 @@ func (r *rig) nextCall() handlerCall {
 	case <-time.After(patience):
 		r.t.Fatal("got no call of the handler, want one")
 	}
+
 	return handlerCall{}
 }
 
@@ -315,7 +351,8 @@ func (r *rig) awaitFailure() error {
 	}
 }
 
-// awaitCondition calls "ok" repeatedly until the result is true. After the time "patience" it fails the test.
+// awaitCondition calls "ok" repeatedly until the result is true. After the time "patience" it fails
+// the test.
 func awaitCondition(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -338,19 +375,25 @@ type hostAnswer struct {
 
 func (r *rig) sendRequest(method, path, body string, change ...func(*http.Request)) hostAnswer {
 	r.t.Helper()
-	q, err := http.NewRequestWithContext(context.Background(), method, r.host.URL()+path, strings.NewReader(body))
+	q, err := http.NewRequestWithContext(context.Background(), method, r.host.URL()+path,
+		strings.NewReader(body))
 	if err != nil {
 		r.t.Fatal(err)
 	}
+
 	for _, f := range change {
 		f(q)
 	}
+
 	client := &http.Client{
 		Timeout: 4 * patience,
 		Transport: &http.Transport{DisableKeepAlives: true,
 			ExpectContinueTimeout: 30 * time.Second},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		},
 	}
+
 	res, err := client.Do(q)
 	if err != nil {
 		r.t.Fatal(err)
@@ -360,11 +403,13 @@ func (r *rig) sendRequest(method, path, body string, change ...func(*http.Reques
 	if err != nil {
 		r.t.Fatal(err)
 	}
+
 	return hostAnswer{res, string(text)}
 }
 
 const httpOut = `{"type":"http","direction":"out","name":"res"}`
 
 func httpFunction(extra string) string {
-	return `{"bindings":[{"type":"httpTrigger","direction":"in","name":"req"` + extra + `},` + httpOut + `]}`
+	return `{"bindings":[{"type":"httpTrigger","direction":"in","name":"req"` + extra + `},` +
+		httpOut + `]}`
 }

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// orderedObject is a JSON object that keeps the order of its names. Like the dictionaries of the real host, it ignores
-// the case of names and keeps the first spelling of a name.
+// orderedObject is a JSON object that keeps the order of its names. Like the dictionaries of the
+// real host, it ignores the case of names and keeps the first spelling of a name.
 type orderedObject struct {
 	names  []string
 	values []json.RawMessage
@@ -25,6 +25,7 @@ func (m *orderedObject) setMember(name string, value json.RawMessage) {
 			return
 		}
 	}
+
 	m.names, m.values = append(m.names, name), append(m.values, value)
 }
 
@@ -32,6 +33,7 @@ func (m *orderedObject) setMember(name string, value json.RawMessage) {
 func (m *orderedObject) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')
+
 	for i, name := range m.names {
 		if i > 0 {
 			b.WriteByte(',')
@@ -40,12 +42,14 @@ func (m *orderedObject) MarshalJSON() ([]byte, error) {
 		b.WriteByte(':')
 		b.Write(m.values[i])
 	}
+
 	b.WriteByte('}')
+
 	return b.Bytes(), nil
 }
 
-// encodeString encodes a JSON string as .NET does: it escapes only quotes, backslashes, control characters and the
-// line breaks U+0085, U+2028 and U+2029.
+// encodeString encodes a JSON string as .NET does: it escapes only quotes, backslashes, control
+// characters and the line breaks U+0085, U+2028 and U+2029.
 func encodeString(s string) json.RawMessage {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -55,7 +59,8 @@ func encodeString(s string) json.RawMessage {
 	return json.RawMessage(strings.ReplaceAll(text, "\u0085", `\u0085`))
 }
 
-// encodeTwice encodes a string as the real host does in a payload: as a JSON string that contains a JSON string.
+// encodeTwice encodes a string as the real host does in a payload: as a JSON string that contains a
+// JSON string.
 func encodeTwice(s string) json.RawMessage { return encodeString(string(encodeString(s))) }
 
 // encodeTime encodes a time as the real host does in a payload; nil becomes null.
@@ -88,10 +93,12 @@ type queueMessage struct {
 func queuePayload(f *function, m queueMessage, now time.Time) []byte {
 	data, meta := &orderedObject{}, &orderedObject{}
 	if strings.EqualFold(f.trigger.DataType, "binary") {
-		data.setMember(f.trigger.Name, encodeString(base64.StdEncoding.EncodeToString([]byte(m.text))))
+		data.setMember(f.trigger.Name,
+			encodeString(base64.StdEncoding.EncodeToString([]byte(m.text))))
 	} else {
 		data.setMember(f.trigger.Name, encodeTwice(m.text))
 	}
+
 	meta.setMember("DequeueCount", encodeString(strconv.FormatInt(m.dequeueCount, 10)))
 	meta.setMember("ExpirationTime", encodeTime(m.expires))
 	meta.setMember("Id", encodeTwice(m.id))
@@ -100,40 +107,46 @@ func queuePayload(f *function, m queueMessage, now time.Time) []byte {
 	meta.setMember("PopReceipt", encodeTwice(m.popReceipt))
 	meta.setMember("sys", systemMetadata(f.name, now))
 	mergeFields(meta, m.text)
+
 	return encodePayload(data, meta)
 }
 
-// mergeFields copies the top-level fields of a message into the metadata, if the message is a JSON object. It leaves
-// out arrays, nulls, and fields whose names end with "trigger". A copied field overwrites a field of the host with the
-// same name, so a handler must not trust the metadata.
+// mergeFields copies the top-level fields of a message into the metadata, if the message is a JSON
+// object. It leaves out arrays, nulls, and fields whose names end with "trigger". A copied field
+// overwrites a field of the host with the same name, so a handler must not trust the metadata.
 func mergeFields(meta *orderedObject, text string) {
 	if t := strings.TrimSpace(text); !strings.HasPrefix(t, "{") || !strings.HasSuffix(t, "}") {
 		return
 	}
+
 	dec := json.NewDecoder(strings.NewReader(text))
 	if _, err := dec.Token(); err != nil || !json.Valid([]byte(text)) {
 		return
 	}
+
 	for dec.More() {
 		name, err := dec.Token()
 		var raw json.RawMessage
 		if err != nil || dec.Decode(&raw) != nil {
 			return
 		}
-		if value := encodeField(raw); value != nil && !strings.HasSuffix(strings.ToLower(name.(string)), "trigger") {
+
+		if value := encodeField(raw); value != nil &&
+			!strings.HasSuffix(strings.ToLower(name.(string)), "trigger") {
 			meta.setMember(name.(string), value)
 		}
 	}
 }
 
-// encodeField encodes a field of a message. An object becomes compact JSON, and any other value becomes the text that
-// .NET prints. For an array and for null encodeField returns nil.
+// encodeField encodes a field of a message. An object becomes compact JSON, and any other value
+// becomes the text that .NET prints. For an array and for null encodeField returns nil.
 func encodeField(raw json.RawMessage) json.RawMessage {
 	switch raw[0] {
 	case '{':
 		var b bytes.Buffer
 		_ = json.Compact(&b, raw) // cannot fail: raw is valid JSON
 		return b.Bytes()
+
 	case '[', 'n':
 		return nil
 	case 't':
@@ -144,6 +157,7 @@ func encodeField(raw json.RawMessage) json.RawMessage {
 		var s string
 		_ = json.Unmarshal(raw, &s)
 		return encodeTwice(s)
+
 	default:
 		return encodeTwice(string(raw))
 	}
@@ -154,20 +168,26 @@ type scheduleStatus struct {
 	Last, Next, LastUpdated time.Time
 }
 
-func timerPayload(f *function, cron bool, status *scheduleStatus, pastDue bool, now time.Time) []byte {
+func timerPayload(f *function, cron bool, status *scheduleStatus, pastDue bool,
+	now time.Time) []byte {
 	recorded := json.RawMessage("null")
 	if status != nil {
-		recorded = fmt.Appendf(nil, `{"Last":%s,"Next":%s,"LastUpdated":%s}`, encodePreciseTime(status.Last),
+		recorded = fmt.Appendf(nil, `{"Last":%s,"Next":%s,"LastUpdated":%s}`,
+			encodePreciseTime(status.Last),
 			encodePreciseTime(status.Next), encodePreciseTime(status.LastUpdated))
 	}
+
 	data, meta := &orderedObject{}, &orderedObject{}
 	data.setMember(f.trigger.Name, fmt.Appendf(nil,
-		`{"Schedule":{"AdjustForDST":%t},"ScheduleStatus":%s,"IsPastDue":%t}`, cron, recorded, pastDue))
+		`{"Schedule":{"AdjustForDST":%t},"ScheduleStatus":%s,"IsPastDue":%t}`, cron,
+		recorded, pastDue))
 	meta.setMember("sys", systemMetadata(f.name, now))
+
 	return encodePayload(data, meta)
 }
 
-// encodePreciseTime encodes a time as .NET does within objects: with up to seven decimal places of the second.
+// encodePreciseTime encodes a time as .NET does within objects: with up to seven decimal places of
+// the second.
 func encodePreciseTime(t time.Time) json.RawMessage {
 	return encodeString(t.Format("2006-01-02T15:04:05.9999999-07:00"))
 }

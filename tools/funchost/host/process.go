@@ -21,8 +21,8 @@ type handlerProcess struct {
 
 func stdoutLevel(string) logLevel { return levelInformation }
 
-// outputDelay is the longest time for which the host reads output after the handler has ended. Without this limit, the
-// host could wait for a child of the handler that keeps the output open.
+// outputDelay is the longest time for which the host reads output after the handler has ended.
+// Without this limit, the host could wait for a child of the handler that keeps the output open.
 const outputDelay = time.Second
 
 func (i *instance) startProcess(workerID string) (*handlerProcess, error) {
@@ -31,33 +31,39 @@ func (i *instance) startProcess(workerID string) (*handlerProcess, error) {
 		cmd:      exec.Command(c.path, c.args...),
 		workerID: workerID,
 		ended:    make(chan struct{}),
-		stdout:   &lineWriter{console: out, prefix: fmt.Sprintf("[%d] ", number), level: stdoutLevel},
+		stdout: &lineWriter{console: out, prefix: fmt.Sprintf("[%d] ", number),
+			level: stdoutLevel},
 		stderr: &lineWriter{console: out, prefix: fmt.Sprintf("[%d] stderr: ", number),
 			level: i.host.app.stderrLevel},
 	}
+
 	p.cmd.Dir, p.cmd.Env = c.dir, i.handlerEnvironment(workerID)
 	p.cmd.Stdout, p.cmd.Stderr = p.stdout, p.stderr
 	p.cmd.WaitDelay = outputDelay
 	if !i.host.cfg.Orphan {
 		dieWithParent(p.cmd)
 	}
+
 	started := make(chan error)
 	go p.startAndWait(started)
 	if err := <-started; err != nil {
 		return nil, fmt.Errorf("start handler %s: %w", c.path, err)
 	}
+
 	return p, nil
 }
 
-// startAndWait starts the handler and waits for its end on one locked thread. The lock keeps the thread alive. If the
-// thread ended, the kernel would kill the handler, because of dieWithParent.
+// startAndWait starts the handler and waits for its end on one locked thread. The lock keeps the
+// thread alive. If the thread ended, the kernel would kill the handler, because of dieWithParent.
 func (p *handlerProcess) startAndWait(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+
 	if err := p.cmd.Start(); err != nil {
 		started <- err
 		return
 	}
+
 	close(started)
 	_ = p.cmd.Wait() // ProcessState has the result
 	p.stdout.flushPartial()

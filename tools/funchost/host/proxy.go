@@ -17,12 +17,14 @@ const headerProxyID = "X-Ms-Invocation-Id"
 
 var (
 	errAborted    = errors.New("the answer broke off on its way to the client")
-	errClientLeft = errors.New("the client disconnected while the function was processing the request")
+	errClientLeft = errors.New(
+		"the client disconnected while the function was processing the request")
 )
 
-// proxyRequest passes the request to the handler, and streams the answer to the client. The real host does so if
-// host.json sets enableProxyingHttpRequest.
-func (c caller) proxyRequest(w http.ResponseWriter, r *http.Request, f *function, sent requestTarget) {
+// proxyRequest passes the request to the handler, and streams the answer to the client. The real
+// host does so if host.json sets enableProxyingHttpRequest.
+func (c caller) proxyRequest(w http.ResponseWriter, r *http.Request, f *function,
+	sent requestTarget) {
 	id, start := newGUID(), c.host.console.now()
 	c.reportStart(f, id)
 	isAsked := false
@@ -30,7 +32,8 @@ func (c caller) proxyRequest(w http.ResponseWriter, r *http.Request, f *function
 	if err == nil {
 		err = c.callWithTimeout(func(life context.Context, client *http.Client) error {
 			isAsked = true
-			ctx, cancel := context.WithCancel(r.Context()) // ends if the client disconnects or the instance ends
+			// ends if the client disconnects or the instance ends
+			ctx, cancel := context.WithCancel(r.Context())
 			defer cancel()
 			defer context.AfterFunc(life, cancel)()
 			return c.streamExchange(w, r.WithContext(ctx), sent, id, client)
@@ -39,7 +42,9 @@ func (c caller) proxyRequest(w http.ResponseWriter, r *http.Request, f *function
 			err = errClientLeft
 		}
 	}
+
 	c.reportProxied(f.name, id, start, err)
+
 	switch {
 	case errors.Is(err, errAborted):
 		panic(http.ErrAbortHandler) // the client must notice that the answer is incomplete
@@ -50,26 +55,29 @@ func (c caller) proxyRequest(w http.ResponseWriter, r *http.Request, f *function
 
 func (c caller) reportProxied(name, id string, start time.Time, err error) {
 	if errors.Is(err, errClientLeft) {
-		c.host.console.logDetail("The client disconnected while the function was processing the request.")
+		c.host.console.logDetail(
+			"The client disconnected while the function was processing the request.")
 		err = nil
 	}
 	c.reportEnd(name, id, start, err)
 }
 
-// bufferBody reads a body of known length completely before the handler is called. The real host's HTTP extension also
-// does so. A chunked body is streamed.
+// bufferBody reads a body of known length completely before the handler is called. The real host's
+// HTTP extension also does so. A chunked body is streamed.
 func (c caller) bufferBody(w http.ResponseWriter, r *http.Request) error {
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	if r.ContentLength <= 0 {
 		return nil
 	}
+
 	body, err := io.ReadAll(r.Body)
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	return err
 }
 
-// streamExchange sends a request to the handler and streams the answer to the client. If the handler gives no answer,
-// the client gets 500. If the client got only a part of the answer, streamExchange returns errAborted.
+// streamExchange sends a request to the handler and streams the answer to the client. If the
+// handler gives no answer, the client gets 500. If the client got only a part of the answer,
+// streamExchange returns errAborted.
 func (c caller) streamExchange(
 	w http.ResponseWriter, r *http.Request, sent requestTarget, id string, client *http.Client,
 ) (err error) {
@@ -81,6 +89,7 @@ func (c caller) streamExchange(
 			panic(v)
 		}
 	}()
+
 	proxy := &httputil.ReverseProxy{
 		Rewrite:       func(p *httputil.ProxyRequest) { c.rewriteRequest(p, sent, id) },
 		Transport:     repeatTransport{client.Transport, c.presentTransport},
@@ -91,12 +100,14 @@ func (c caller) streamExchange(
 			w.WriteHeader(http.StatusInternalServerError)
 		},
 	}
+
 	proxy.ServeHTTP(w, r)
 	return err
 }
 
-// rewriteRequest changes the client's request into the handler's request. ReverseProxy has removed the header
-// Forwarded, but the real host passes Forwarded on, so rewriteRequest restores the header.
+// rewriteRequest changes the client's request into the handler's request. ReverseProxy has removed
+// the header Forwarded, but the real host passes Forwarded on, so rewriteRequest restores the
+// header.
 func (c caller) rewriteRequest(p *httputil.ProxyRequest, sent requestTarget, id string) {
 	p.Out.URL = c.urlFor(sent.encodePath(), sent.encodeQuery())
 	p.Out.Host = p.Out.URL.Host
@@ -104,6 +115,7 @@ func (c caller) rewriteRequest(p *httputil.ProxyRequest, sent requestTarget, id 
 	if forwarded, ok := p.In.Header["Forwarded"]; ok {
 		p.Out.Header["Forwarded"] = forwarded
 	}
+
 	p.Out.Header.Del("X-Forwarded-Prefix")
 	p.Out.Header.Set(headerID, id)
 	p.Out.Header.Set(headerVersion, hostVersion)
@@ -118,13 +130,13 @@ func (c caller) urlFor(path, query string) *url.URL {
 	return u
 }
 
-// repeatTransport sends a request up to maxTries times, as the real host does: a request without a body if the handler
-// dies or closes the connection before it answers, and any request if the handler does not listen. All tries have the
-// same invocation id.
+// repeatTransport sends a request up to maxTries times, as the real host does: a request without a
+// body if the handler dies or closes the connection before it answers, and any request if the
+// handler does not listen. All tries have the same invocation id.
 type repeatTransport struct {
 	first http.RoundTripper
-	// present returns the transport to the process that runs now, or nil if there is none. The process that got the
-	// first try may have died.
+	// present returns the transport to the process that runs now, or nil if there is none. The
+	// process that got the first try may have died.
 	present func() http.RoundTripper
 }
 
@@ -145,6 +157,7 @@ func (t repeatTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 			!sleepFor(r.Context(), min(time.Duration(try)*tryPause, tryPauseMax)) {
 			return res, err
 		}
+
 		if isEmpty {
 			transport = t.present()
 		}
@@ -155,10 +168,13 @@ func tryRequest(transport http.RoundTripper, r *http.Request) (*http.Response, e
 	if transport == nil {
 		return nil, errNoProcess
 	}
+
 	attempt := *r
 	if r.Body != nil {
-		attempt.Body = io.NopCloser(r.Body) // the next try needs the body, so the transport must not close it
+		// the next try needs the body, so the transport must not close it
+		attempt.Body = io.NopCloser(r.Body)
 	}
+
 	return transport.RoundTrip(&attempt)
 }
 

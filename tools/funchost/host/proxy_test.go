@@ -24,8 +24,10 @@ func (f *refusing) RoundTrip(r *http.Request) (*http.Response, error) {
 	if f.left--; f.left >= 0 {
 		return nil, &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 	}
+
 	body, err := io.ReadAll(r.Body)
 	f.got = string(body)
+
 	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, err
 }
 
@@ -49,7 +51,9 @@ func (c *closable) Read(p []byte) (int, error) {
 
 func TestRepeatTransport_HandlerDoesNotListen(t *testing.T) {
 	t.Parallel()
-	// short is the sum of the first three pauses between tries, and long is the sum of all nine pauses.
+
+	// short is the sum of the first three pauses between tries, and long is the sum of all nine
+	// pauses.
 	const short, long = 300 * time.Millisecond, 1750 * time.Millisecond
 	for _, c := range []struct {
 		refusals, tries int
@@ -63,9 +67,11 @@ func TestRepeatTransport_HandlerDoesNotListen(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			_, err = repeatTransport{first: f}.RoundTrip(r)
 			took, got := time.Since(start), f.got
-			if (err == nil) != c.ok || f.tries != c.tries || took != c.took || c.ok && got != "body" {
+			if (err == nil) != c.ok || f.tries != c.tries || took != c.took ||
+				c.ok && got != "body" {
 				t.Errorf("%d tries in %v, %q, %v; want %+v", f.tries, took, got, err, c)
 			}
 		})

@@ -27,10 +27,12 @@ type queueListener struct {
 	function *function
 	options  queueOptions
 	queue    *azqueue.QueueClient
-	poison   *azqueue.QueueClient // nil if "queue" is itself a poison queue, or if the name would be too long
-	ctx      context.Context      // its end stops the polls, but not the processing of dequeued messages
-	stop     context.CancelFunc
-	backoff  pollBackoff
+	// nil if "queue" is itself a poison queue, or if the name would be too long
+	poison *azqueue.QueueClient
+	// its end stops the polls, but not the processing of dequeued messages
+	ctx     context.Context
+	stop    context.CancelFunc
+	backoff pollBackoff
 
 	mu      sync.Mutex
 	running int           // number of dequeued messages whose processing has not ended
@@ -45,31 +47,37 @@ func (i *instance) newListeners() ([]*queueListener, error) {
 		if !f.hasTrigger("queueTrigger") || f.isDisabled || !f.isIn(i.group) {
 			continue
 		}
+
 		l, err := i.newListener(f)
 		if err != nil {
 			return nil, fmt.Errorf("function %q: %w", f.name, err)
 		}
+
 		out = append(out, l)
 	}
+
 	return out, nil
 }
 
-// queueService returns a client for the function's storage account, and the client's transport. The caller must close
-// the transport's idle connections at the end.
+// queueService returns a client for the function's storage account, and the client's transport. The
+// caller must close the transport's idle connections at the end.
 func (h *Host) queueService(f *function) (*azqueue.ServiceClient, *http.Transport, error) {
 	connection := f.trigger.connection
 	if strings.TrimRight(connection, ";") == "UseDevelopmentStorage=true" {
 		connection = emulator
 	}
+
 	transport := &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute}
 	options := &azqueue.ClientOptions{ClientOptions: azcore.ClientOptions{
-		Transport: &http.Client{Transport: transport}, PerRetryPolicies: []policy.Policy{h.storage.Policy("queue"),
-			requestLog{h.console}},
+		Transport:        &http.Client{Transport: transport},
+		PerRetryPolicies: []policy.Policy{h.storage.Policy("queue"), requestLog{h.console}},
 	}}
+
 	service, err := azqueue.NewServiceClientFromConnectionString(connection, options)
 	if err != nil {
 		return nil, nil, fmt.Errorf("connection: %w", err)
 	}
+
 	return service, transport, nil
 }
 
@@ -78,6 +86,7 @@ func (i *instance) newListener(f *function) (*queueListener, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	l := &queueListener{
 		host: i.host, instance: i, function: f, options: i.host.app.queues,
 		queue:   service.NewQueueClient(f.trigger.queue),
@@ -85,47 +94,57 @@ func (i *instance) newListener(f *function) (*queueListener, error) {
 		freed:   make(chan struct{}, 1),
 		woken:   make(chan struct{}, 1),
 	}
-	if name := f.trigger.queue + "-poison"; !strings.HasSuffix(f.trigger.queue, "-poison") && len(name) <= 63 {
+
+	if name := f.trigger.queue + "-poison"; !strings.HasSuffix(f.trigger.queue, "-poison") &&
+		len(name) <= 63 {
 		l.poison = service.NewQueueClient(name)
 	}
+
 	l.ctx, l.stop = context.WithCancel(i.lifetime)
 	context.AfterFunc(i.listening, l.stop)
 	context.AfterFunc(i.lifetime, transport.CloseIdleConnections)
+
 	return l, nil
 }
 
-// pollUntilStopped polls the queue until the listener is stopped, or until an error makes the host give up. After a
-// poll that got messages, the next poll waits until the number of running messages is at most newBatchThreshold.
+// pollUntilStopped polls the queue until the listener is stopped, or until an error makes the host
+// give up. After a poll that got messages, the next poll waits until the number of running messages
+// is at most newBatchThreshold.
 func (l *queueListener) pollUntilStopped() {
 	defer l.host.console.logOwn("Stopped the listener for function '%s'", l.function.name)
 	defer l.stop()
+
 	for l.ctx.Err() == nil {
 		found, err := l.startDeliveries()
 		switch {
 		case l.ctx.Err() != nil:
 			return
 		case err != nil && !isTransient(err):
-			l.host.reportFatal(fmt.Errorf("poll queue %q for function %q: %w", l.function.trigger.queue,
-				l.function.name, err))
+			l.host.reportFatal(fmt.Errorf("poll queue %q for function %q: %w",
+				l.function.trigger.queue, l.function.name, err))
 			return
+
 		case err != nil:
-			l.host.console.logDetail("Queue %q of function %q cannot be polled: %v", l.function.trigger.queue,
-				l.function.name, firstLine(err))
+			l.host.console.logDetail("Queue %q of function %q cannot be polled: %v",
+				l.function.trigger.queue, l.function.name, firstLine(err))
 		}
+
 		if found > 0 {
 			l.backoff.resetPause()
 			l.awaitRoom()
 			continue
 		}
+
 		l.awaitNextPoll(l.backoff.nextPause(rand.Float64()))
 	}
 }
 
-// awaitNextPoll waits for the time d. It returns early if this instance puts a message into the queue, or if the
-// listener is stopped.
+// awaitNextPoll waits for the time d. It returns early if this instance puts a message into the
+// queue, or if the listener is stopped.
 func (l *queueListener) awaitNextPoll(d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
+
 	select {
 	case <-l.ctx.Done():
 	case <-l.woken:
@@ -134,8 +153,8 @@ func (l *queueListener) awaitNextPoll(d time.Duration) {
 	}
 }
 
-// wakeListeners makes the instance's listeners of a queue poll without delay. The caller has put a message into the
-// queue.
+// wakeListeners makes the instance's listeners of a queue poll without delay. The caller has put a
+// message into the queue.
 func (i *instance) wakeListeners(queue, connection string) {
 	for _, l := range i.listeners {
 		if t := l.function.trigger; t.queue == queue && t.connection == connection {
@@ -147,8 +166,8 @@ func (i *instance) wakeListeners(queue, connection string) {
 	}
 }
 
-// firstLine returns an error as one line. For an error answer of storage it returns the status and the code, because
-// the text of the error contains the whole answer.
+// firstLine returns an error as one line. For an error answer of storage it returns the status and
+// the code, because the text of the error contains the whole answer.
 func firstLine(err error) string {
 	var res *azcore.ResponseError
 	if errors.As(err, &res) {
@@ -158,23 +177,26 @@ func firstLine(err error) string {
 	return line
 }
 
-// isTransient reports whether the listener continues to poll after an error. If storage cannot be reached at all, the
-// real host ends, and the platform starts a new host. This package polls again instead.
+// isTransient reports whether the listener continues to poll after an error. If storage cannot be
+// reached at all, the real host ends, and the platform starts a new host. This package polls again
+// instead.
 func isTransient(err error) bool {
 	var res *azcore.ResponseError
 	if !errors.As(err, &res) {
 		return true
 	}
-	return res.StatusCode == http.StatusNotFound || res.StatusCode == http.StatusConflict || res.StatusCode >= 500
+	return res.StatusCode == http.StatusNotFound || res.StatusCode == http.StatusConflict ||
+		res.StatusCode >= 500
 }
 
 func (l *queueListener) startDeliveries() (int, error) {
 	count, hidden := int32(l.options.batchSize), int32(l.host.cfg.MessageLease/time.Second)
-	res, err := l.queue.DequeueMessages(l.ctx, &azqueue.DequeueMessagesOptions{NumberOfMessages: &count,
-		VisibilityTimeout: &hidden})
+	res, err := l.queue.DequeueMessages(l.ctx,
+		&azqueue.DequeueMessagesOptions{NumberOfMessages: &count, VisibilityTimeout: &hidden})
 	if err != nil {
 		return 0, err
 	}
+
 	for _, m := range res.Messages {
 		l.mu.Lock()
 		l.running++
@@ -186,6 +208,7 @@ func (l *queueListener) startDeliveries() (int, error) {
 			(&delivery{queueListener: l, message: m, popReceipt: *m.PopReceipt}).processMessage()
 		})
 	}
+
 	return len(res.Messages), nil
 }
 
@@ -193,6 +216,7 @@ func (l *queueListener) freeSlot() {
 	l.mu.Lock()
 	l.running--
 	l.mu.Unlock()
+
 	select {
 	case l.freed <- struct{}{}:
 	default:
@@ -215,8 +239,8 @@ func (l *queueListener) awaitRoom() {
 	}
 }
 
-// pollBackoff computes the pause between two polls of an empty queue: 100 ms, then about 200, 300, 500, 900, 1700 ms
-// and so on up to maxPause.
+// pollBackoff computes the pause between two polls of an empty queue: 100 ms, then about 200, 300,
+// 500, 900, 1700 ms and so on up to maxPause.
 type pollBackoff struct {
 	maxPause time.Duration
 	tries    int // number of pauses since the last reset that were shorter than maxPause
@@ -226,17 +250,21 @@ const minPollPause = 100 * time.Millisecond
 
 func (b *pollBackoff) resetPause() { b.tries = 0 }
 
-// nextPause returns the pause before the next poll. After the first pause, a pause is minPollPause plus a part that
-// doubles from pause to pause. The argument "random", from 0 to 1, gives the factor for this part, from 0.8 to 1.2.
+// nextPause returns the pause before the next poll. After the first pause, a pause is minPollPause
+// plus a part that doubles from pause to pause. The argument "random", from 0 to 1, gives the
+// factor for this part, from 0.8 to 1.2.
 func (b *pollBackoff) nextPause(random float64) time.Duration {
 	d := minPollPause
 	if b.tries > 0 {
 		growth := float64(minPollPause) * float64(int64(1)<<min(b.tries-1, 30))
 		d += time.Duration((0.8 + 0.4*random) * growth)
 	}
+
 	if d >= b.maxPause {
 		return b.maxPause
 	}
+
 	b.tries++
+
 	return d
 }

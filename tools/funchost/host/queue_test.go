@@ -25,8 +25,8 @@ type queueRig struct {
 
 var queueNumber atomic.Int64
 
-// newQueueRig returns a rig whose host is not started. The argument "settings" has the members of extensions.queues in
-// host.json. The rig sets o.functions and o.hostJSON itself.
+// newQueueRig returns a rig whose host is not started. The argument "settings" has the members of
+// extensions.queues in host.json. The rig sets o.functions and o.hostJSON itself.
 func newQueueRig(t *testing.T, settings map[string]any, o rigOptions) *queueRig {
 	t.Helper()
 	connection := azurite.Shared(t)
@@ -34,11 +34,13 @@ func newQueueRig(t *testing.T, settings map[string]any, o rigOptions) *queueRig 
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	prefix := fmt.Sprintf("t%d-%d", time.Now().UnixNano(), queueNumber.Add(1))
 	o.functions = map[string]string{
 		"q": `{"bindings":[{"type":"queueTrigger","direction":"in","name":"item","queueName":"%PREFIX%-work",` +
 			`"connection":"Store"}]}`,
 	}
+
 	queues := map[string]any{"maxPollingInterval": "00:00:02"}
 	maps.Copy(queues, settings)
 	o.hostJSON = map[string]any{"extensions": map[string]any{"queues": queues}}
@@ -48,6 +50,7 @@ func newQueueRig(t *testing.T, settings map[string]any, o rigOptions) *queueRig 
 	if _, err := q.queue.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
+
 	return q
 }
 
@@ -65,8 +68,8 @@ func (q *queueRig) enqueueRaw(text string) {
 	}
 }
 
-// countMessages returns the number of messages in a queue, including hidden messages. It returns -1 if the queue cannot
-// be read, for example because the queue does not exist.
+// countMessages returns the number of messages in a queue, including hidden messages. It returns -1
+// if the queue cannot be read, for example because the queue does not exist.
 func (q *queueRig) countMessages(of *azqueue.QueueClient) int {
 	res, err := of.GetProperties(q.t.Context(), nil)
 	if err != nil {
@@ -91,6 +94,7 @@ func (q *queueRig) readPoison() string {
 		text = *res.Messages[0].MessageText
 		return true
 	})
+
 	return text
 }
 
@@ -100,10 +104,12 @@ func decodeInvocation(t *testing.T, c handlerCall) (invoke.Invocation, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	text, err := inv.Text("item")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return inv, text
 }
 
@@ -115,20 +121,23 @@ func TestQueue_SuccessDeletes(t *testing.T) {
 	c := q.nextCall()
 	inv, text := decodeInvocation(t, c)
 	if text != `weir "lane" 1.0 ä` || inv.Meta("DequeueCount") != "1" || inv.Meta("Id") == "" {
-		t.Errorf("text %q, metadata %q %q, want weir \"lane\" 1.0 ä, a DequeueCount of 1 and an Id", text,
-			inv.Meta("DequeueCount"),
+		t.Errorf("text %q, metadata %q %q, want weir \"lane\" 1.0 ä, a DequeueCount of 1 and an Id",
+			text, inv.Meta("DequeueCount"),
 			inv.Meta("Id"))
 	}
+
 	if c.Method != "POST" || c.URI != "/q" || !c.Chunked ||
 		c.Header.Get("Content-Type") != "application/json; charset=utf-8" ||
 		c.Header.Get("X-Azure-Functions-InvocationId") == "" {
 		t.Errorf("the handler got %+v, want Method POST, URI /q, Chunked true, Content-Type \"application/json; "+
 			"charset=utf-8\" and an X-Azure-Functions-InvocationId", c)
 	}
+
 	q.awaitEmpty()
 	if n := q.countMessages(q.poison); n != -1 {
 		t.Errorf("the poison queue has %d messages; want no poison queue", n)
 	}
+
 	if n := q.host.Status().Transactions; n["queue get"] < 1 || n["queue delete"] != 1 {
 		t.Errorf("the host's own transactions: %v, want a get and one delete", n)
 	}
@@ -140,15 +149,17 @@ func TestQueue_FieldsOverwriteMetadata(t *testing.T) {
 	q.startHost()
 	q.enqueueTexts(`{"id":"forged","n":42,"yes":true,"list":[1],"none":null,"o":{"a":1},"myTrigger":"x"}`)
 	inv, _ := decodeInvocation(t, q.nextCall())
-	for name, want := range map[string]string{"Id": "forged", "n": "42", "yes": "True", "list": "", "none": "", "o": "",
-		"myTrigger": ""} {
+	for name, want := range map[string]string{"Id": "forged", "n": "42", "yes": "True", "list": "",
+		"none": "", "o": "", "myTrigger": ""} {
 		if got := inv.Meta(name); got != want {
 			t.Errorf("%s = %q; want %q", name, got, want)
 		}
 	}
+
 	if string(inv.Metadata["o"]) != `{"a":1}` {
 		t.Errorf("got o = %s, want {\"a\":1}", inv.Metadata["o"])
 	}
+
 	if _, ok := inv.Metadata["id"]; ok {
 		t.Errorf("got the metadata %v, want the key spelled as in the message", inv.Metadata)
 	}
@@ -175,13 +186,16 @@ func TestQueue_FailuresEndInPoison(t *testing.T) {
 			if got, want := q.readPoison(), base64.StdEncoding.EncodeToString([]byte("hello")); got != want {
 				t.Errorf("poison message %q; want %q", got, want)
 			}
+
 			q.awaitEmpty()
+
 			for n := range 3 {
 				inv, _ := decodeInvocation(t, q.nextCall())
 				if got := inv.Meta("DequeueCount"); got != string(rune('1'+n)) {
 					t.Errorf("call %d has dequeue count %s, want %d", n+1, got, n+1)
 				}
 			}
+
 			if len(q.calls) != 0 {
 				t.Errorf("got %d calls more than three, want none", len(q.calls))
 			}
@@ -198,20 +212,26 @@ func TestQueue_PoisonWakesItsListener(t *testing.T) {
 			}
 			return handlerOrder{}
 		}})
-	q.writeFile("p/function.json", `{"bindings":[{"type":"queueTrigger","direction":"in","name":"item",`+
-		`"queueName":"%PREFIX%-work-poison","connection":"Store"}]}`)
+
+	q.writeFile("p/function.json",
+		`{"bindings":[{"type":"queueTrigger","direction":"in","name":"item",`+
+			`"queueName":"%PREFIX%-work-poison","connection":"Store"}]}`)
 	if _, err := q.poison.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
+
 	q.startHost()
 	q.enqueueTexts("hello")
 	if c := q.nextCall(); c.URI != "/q" {
 		t.Errorf("first %s was called, want /q", c.URI)
 	}
+
 	if c := q.nextCall(); c.URI != "/p" {
 		t.Errorf("then %s was called, want /p", c.URI)
 	}
-	awaitCondition(t, "the poison queue is empty", func() bool { return q.countMessages(q.poison) == 0 })
+
+	awaitCondition(t, "the poison queue is empty",
+		func() bool { return q.countMessages(q.poison) == 0 })
 }
 
 func TestQueue_VisibilityTimeoutDelaysTheRetry(t *testing.T) {
@@ -224,6 +244,7 @@ func TestQueue_VisibilityTimeoutDelaysTheRetry(t *testing.T) {
 			}
 			return handlerOrder{}
 		}})
+
 	q.startHost()
 	q.enqueueTexts("hello")
 	q.nextCall()
@@ -232,6 +253,7 @@ func TestQueue_VisibilityTimeoutDelaysTheRetry(t *testing.T) {
 	if d := time.Since(failed); d < time.Second {
 		t.Errorf("tried again after %v; want 2 s", d)
 	}
+
 	q.awaitEmpty()
 }
 
@@ -243,6 +265,7 @@ func TestQueue_NotBase64(t *testing.T) {
 	if got := q.readPoison(); got != "plain text!" {
 		t.Errorf("poison message %q, want \"plain text!\"", got)
 	}
+
 	if len(q.calls) != 0 {
 		t.Errorf("the function got %d calls, want none", len(q.calls))
 	}
@@ -256,6 +279,7 @@ func TestQueue_EncodingNone(t *testing.T) {
 	if _, text := decodeInvocation(t, q.nextCall()); text != "plain text!" {
 		t.Errorf("text %q, want \"plain text!\"", text)
 	}
+
 	q.awaitEmpty()
 }
 
@@ -275,8 +299,10 @@ func TestQueue_Concurrency(t *testing.T) {
 			mu.Lock()
 			now--
 			mu.Unlock()
+
 			return handlerOrder{}
 		}})
+
 	q.enqueueTexts("1", "2", "3", "4", "5", "6", "7", "8")
 	q.startHost()
 	<-arrived
@@ -294,17 +320,20 @@ func TestQueue_Concurrency(t *testing.T) {
 func TestQueue_RenewsTheLease(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
+
 	// On a busy machine a renewal takes seconds, and half a lease is left for it.
 	q := newQueueRig(t, nil, rigOptions{cfg: host.Config{MessageLease: 20 * time.Second, Instances: 2},
 		decide: func(handlerCall) handlerOrder { <-release; return handlerOrder{} }})
 	q.startHost()
 	q.enqueueTexts("hello")
 	q.nextCall()
+
 	select { // wait for more than two leases
 	case c := <-q.calls:
 		t.Errorf("the message came again: %s, want it once", c.Body)
 	case <-time.After(41 * time.Second):
 	}
+
 	close(release)
 	q.awaitEmpty() // the delete succeeds only with the receipt of the last renewal
 }
@@ -321,6 +350,7 @@ func TestQueue_CrashLeavesTheMessageHidden(t *testing.T) {
 			}
 			return handlerOrder{}
 		}})
+
 	q.startHost()
 	q.enqueueTexts("hello")
 	q.nextCall()
@@ -331,9 +361,11 @@ func TestQueue_CrashLeavesTheMessageHidden(t *testing.T) {
 	if d := time.Since(began); d < 1400*time.Millisecond {
 		t.Errorf("the message came again after %v; want the rest of the lease", d)
 	}
+
 	if got := inv.Meta("DequeueCount"); got != "2" {
 		t.Errorf("dequeue count %s; want 2", got)
 	}
+
 	q.awaitEmpty()
 }
 
@@ -348,12 +380,14 @@ func TestQueue_HandlerThatExitsFailsTheMessage(t *testing.T) {
 			}
 			return handlerOrder{}
 		}})
+
 	q.startHost()
 	q.enqueueTexts("hello")
 	first, second := q.nextCall(), q.nextCall()
 	if first.PID == second.PID {
 		t.Errorf("both calls went to process %d, want two processes", first.PID)
 	}
+
 	q.awaitEmpty()
 }
 
@@ -363,12 +397,14 @@ func TestQueue_CreatedLater(t *testing.T) {
 	if _, err := q.queue.Delete(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
+
 	q.startHost()
 	awaitCondition(t, "the missing queue is noticed",
 		func() bool { return strings.Contains(q.out.String(), "cannot be polled: 404") })
 	if _, err := q.queue.Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
+
 	q.enqueueTexts("hello")
 	q.nextCall()
 	q.awaitEmpty()

@@ -12,6 +12,7 @@ func TestTemplate_Match(t *testing.T) {
 		last = `messages/{id:regex(^[a-z]+\z)}`
 		rest = `api/{*rest:regex(^([a-z]+(/[0-9]{{1,2}})?)?$)}`
 	)
+
 	none := map[string]string{}
 	for _, c := range []struct {
 		template, path string
@@ -23,8 +24,10 @@ func TestTemplate_Match(t *testing.T) {
 		{id, "/messages/..", nil},
 		{id, `/messages/a\b`, nil},
 		{id, "/messages/a%2F", nil},
-		{id, "/messages/\u212a", map[string]string{"id": "\u212a"}}, // if case is ignored, the Kelvin sign equals k
-		{id, "/messages/a\n", map[string]string{"id": "a\n"}},       // $ also matches before a line feed at the end
+		// if case is ignored, the Kelvin sign equals k
+		{id, "/messages/\u212a", map[string]string{"id": "\u212a"}},
+		// $ also matches before a line feed at the end
+		{id, "/messages/a\n", map[string]string{"id": "a\n"}},
 		{id, "/messages/a\n\n", nil},
 		{last, "/messages/a\n", nil},
 		{last, "/messages/a", map[string]string{"id": "a"}},
@@ -44,13 +47,15 @@ func TestTemplate_Match(t *testing.T) {
 		{"a/{x?}/{n:regex(^[0-9]+\\z)?}", "/a/b/c", nil},
 		{"a/{x?}/{n:regex(^[0-9]+\\z)?}", "/a/b/1/2", nil},
 		{"a/{x?}/b", "/a", nil},
-		{`a/{n:regex(^\d+$)}`, "/a/٣", map[string]string{"n": "٣"}}, // in .NET, \d matches the digits of all scripts
+		// in .NET, \d matches the digits of all scripts
+		{`a/{n:regex(^\d+$)}`, "/a/٣", map[string]string{"n": "٣"}},
 	} {
 		parsed, err := parseTemplate(c.template)
 		if err != nil {
 			t.Errorf("parseTemplate(%s) = %v, want no error", c.template, err)
 			continue
 		}
+
 		params, ok := parsed.matchPath(c.path)
 		if ok != (c.want != nil) || ok && !maps.Equal(params, c.want) {
 			t.Errorf("%s on %q: %v %t; want %v", c.template, c.path, params, ok, c.want)
@@ -61,9 +66,11 @@ func TestTemplate_Match(t *testing.T) {
 func TestTemplate_Refused(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
-		"a//b", "{a}b", "{}", "{*a}/b", "{*a?}", "{a:unknown}", "{a:regex(x}", `{a:regex(^[a-z]{1,2}$)}`,
+		"a//b", "{a}b", "{}", "{*a}/b", "{*a?}", "{a:unknown}", "{a:regex(x}",
+		`{a:regex(^[a-z]{1,2}$)}`,
 		`{a:regex(a(?=b))}`,
-		`{a:regex(a$b)}`, `{a:regex(\bx)}`, `{a:regex([a-z-[aeiou]])}`, `{a:regex([]a])}`, `{a:regex((?m)a$)}`,
+		`{a:regex(a$b)}`, `{a:regex(\bx)}`, `{a:regex([a-z-[aeiou]])}`, `{a:regex([]a])}`,
+		`{a:regex((?m)a$)}`,
 		`{a:regex(()}`,
 	} {
 		if parsed, err := parseTemplate(text); err == nil {

@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// environment has the host's environment variables and the app settings. Handlers inherit all of them.
+// environment has the host's environment variables and the app settings. Handlers inherit all of
+// them.
 type environment struct {
 	names  []string // in the order in which they were first set
 	values map[string]string
@@ -40,8 +41,8 @@ func (e *environment) hasVar(name string) bool {
 	return ok
 }
 
-// childEnv returns the environment of a child process: the variables of e and of "more". For a name that is in both, it
-// uses the value in "more".
+// childEnv returns the environment of a child process: the variables of e and of "more". For a name
+// that is in both, it uses the value in "more".
 func (e *environment) childEnv(more map[string]string) []string {
 	var out []string
 	for _, name := range e.names {
@@ -49,16 +50,18 @@ func (e *environment) childEnv(more map[string]string) []string {
 			out = append(out, name+"="+e.values[name])
 		}
 	}
+
 	for name, value := range more {
 		out = append(out, name+"="+value)
 	}
+
 	return out
 }
 
 var settingPattern = regexp.MustCompile(`%[^%]+%`)
 
-// expandSettings replaces each %NAME% by the value of the setting NAME, or by nothing if this setting is not set. It
-// returns the first name without a setting as "missing".
+// expandSettings replaces each %NAME% by the value of the setting NAME, or by nothing if this
+// setting is not set. It returns the first name without a setting as "missing".
 func (e *environment) expandSettings(s string) (text, missing string) {
 	text = settingPattern.ReplaceAllStringFunc(s, func(m string) string {
 		name := strings.Trim(m, "%")
@@ -67,11 +70,13 @@ func (e *environment) expandSettings(s string) (text, missing string) {
 		}
 		return e.getVar(name)
 	})
+
 	return text, missing
 }
 
-// addLocalSettings adds the settings under "Values" in local.settings.json. If an environment variable already has the
-// name of a setting, addLocalSettings skips the setting and returns a warning.
+// addLocalSettings adds the settings under "Values" in local.settings.json. If an environment
+// variable already has the name of a setting, addLocalSettings skips the setting and returns a
+// warning.
 func (e *environment) addLocalSettings(root string) (warnings []string, err error) {
 	raw, err := os.ReadFile(filepath.Join(root, "local.settings.json"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -80,17 +85,22 @@ func (e *environment) addLocalSettings(root string) (warnings []string, err erro
 	if err != nil {
 		return nil, fmt.Errorf("read settings: %w", err)
 	}
+
 	var file struct {
 		IsEncrypted *bool
 		Values      map[string]string
 	}
 	if err := json.Unmarshal(raw, &file); err != nil {
-		return []string{"local.settings.json cannot be read, so none of its values are used: " + err.Error()}, nil
+		return []string{"local.settings.json cannot be read, so none of its values are used: " +
+			err.Error()}, nil
 	}
+
 	if file.IsEncrypted == nil || *file.IsEncrypted {
-		return nil, errors.New("local.settings.json: the values count as encrypted and cannot be decrypted; set " +
-			"\"IsEncrypted\": false")
+		return nil, errors.New(
+			"local.settings.json: the values count as encrypted and cannot be decrypted; set " +
+				"\"IsEncrypted\": false")
 	}
+
 	for name, value := range file.Values {
 		if e.hasVar(name) {
 			warnings = append(warnings, fmt.Sprintf(
@@ -99,5 +109,6 @@ func (e *environment) addLocalSettings(root string) (warnings []string, err erro
 		}
 		e.setVar(name, value)
 	}
+
 	return warnings, nil
 }

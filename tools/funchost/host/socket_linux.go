@@ -7,8 +7,9 @@ import (
 	"syscall"
 )
 
-// boundSocket is a socket that is bound to its port but does not listen yet. The host listens only after it has started
-// the handler, as the real host does. Until then the bound socket keeps other programs from taking the port.
+// boundSocket is a socket that is bound to its port but does not listen yet. The host listens only
+// after it has started the handler, as the real host does. Until then the bound socket keeps other
+// programs from taking the port.
 type boundSocket struct {
 	fd      int
 	address string
@@ -19,21 +20,28 @@ func bindPort(port int) (*boundSocket, error) {
 	if err != nil {
 		return nil, os.NewSyscallError("socket", err)
 	}
+
 	s := &boundSocket{fd: fd}
-	// With SO_REUSEADDR the bind succeeds even if closed connections of an earlier host still occupy the port.
+
+	// With SO_REUSEADDR the bind succeeds even if closed connections of an earlier host still
+	// occupy the port.
 	err = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)
 	if err == nil {
 		err = syscall.Bind(fd, &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}})
 	}
+
 	var name syscall.Sockaddr
 	if err == nil {
 		name, err = syscall.Getsockname(fd)
 	}
+
 	if err != nil {
 		s.closeSocket()
 		return nil, os.NewSyscallError("bind", err)
 	}
+
 	s.address = fmt.Sprintf("127.0.0.1:%d", name.(*syscall.SockaddrInet4).Port)
+
 	return s, nil
 }
 
@@ -42,6 +50,7 @@ func (s *boundSocket) startListening() (net.Listener, error) {
 		s.closeSocket()
 		return nil, os.NewSyscallError("listen", err)
 	}
+
 	file := os.NewFile(uintptr(s.fd), s.address)
 	defer func() { _ = file.Close() }() // the listener has a duplicate of the descriptor
 	return net.FileListener(file)

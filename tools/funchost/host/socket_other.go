@@ -7,7 +7,8 @@ import (
 	"net"
 )
 
-// boundSocket listens from the start. Only the Linux implementation can reserve a port without listening.
+// boundSocket listens from the start. Only the Linux implementation can reserve a port without
+// listening.
 type boundSocket struct {
 	net.Listener
 	address string

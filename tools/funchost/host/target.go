@@ -6,18 +6,19 @@ import (
 	"unicode/utf8"
 )
 
-// requestTarget is a request's address as the real host's web server passes it to the router. In the path, each escape
-// except %2F is decoded once, and dot segments are resolved. The query is as the client sent it.
+// requestTarget is a request's address as the real host's web server passes it to the router. In
+// the path, each escape except %2F is decoded once, and dot segments are resolved. The query is as
+// the client sent it.
 //
-// A host has one of two ways to pass a request on to the handler: it forwards the request, or it proxies the request;
-// see the package comment. The two ways change the address differently.
+// A host has one of two ways to pass a request on to the handler: it forwards the request, or it
+// proxies the request; see the package comment. The two ways change the address differently.
 type requestTarget struct {
 	path, query string
 	hasQuery    bool
 }
 
-// parseTarget parses a request target. If the host refuses the request, parseTarget returns the status of the refusal;
-// otherwise it returns the status 0.
+// parseTarget parses a request target. If the host refuses the request, parseTarget returns the
+// status of the refusal; otherwise it returns the status 0.
 func parseTarget(method, raw string) (requestTarget, int) {
 	switch {
 	case raw == "*" && method == http.MethodOptions:
@@ -27,13 +28,16 @@ func parseTarget(method, raw string) (requestTarget, int) {
 	case !strings.HasPrefix(raw, "/") || !isASCII(raw):
 		return requestTarget{}, http.StatusBadRequest
 	}
+
 	var t requestTarget
 	t.path, t.query, t.hasQuery = strings.Cut(raw, "?")
+
 	// %2F stays in the path, because the router would take a decoded %2F for the end of a segment.
 	t.path = removeDotSegments(decodeEscapes(t.path, func(r rune) bool { return r != '/' }))
 	if strings.ContainsRune(t.path, 0) {
 		return requestTarget{}, http.StatusBadRequest
 	}
+
 	return t, 0
 }
 
@@ -41,33 +45,38 @@ func isASCII(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
 }
 
-// rebuildPath returns the path that a forwarding host sends to the handler. A forwarding host parses the decoded
-// address as a URI a second time. The second parse decodes the escapes of unreserved characters, turns backslashes into
-// slashes, resolves dot segments, and ends the path at ? or #.
+// rebuildPath returns the path that a forwarding host sends to the handler. A forwarding host
+// parses the decoded address as a URI a second time. The second parse decodes the escapes of
+// unreserved characters, turns backslashes into slashes, resolves dot segments, and ends the path
+// at ? or #.
 func (t requestTarget) rebuildPath() string {
 	path := t.path
 	if !t.hasQuery { // the host's URI parser ignores white space at the end of the address
 		path = strings.TrimRight(path, " \t\r\n")
 	}
+
 	if at := strings.IndexAny(path, "?#"); at >= 0 {
 		path = path[:at]
 	}
+
 	path = decodeEscapes(strings.ReplaceAll(path, `\`, "/"), isUnreserved)
+
 	return escapeBytes(removeDotSegments(path), ":/[]@!$&'()*+,;=%")
 }
 
-// encodePath returns the path that a proxying host sends to the handler: the decoded path, encoded again.
+// encodePath returns the path that a proxying host sends to the handler: the decoded path, encoded
+// again.
 func (t requestTarget) encodePath() string {
 	return escapeBytes(strings.ReplaceAll(t.path, "%", "%25"), ":/@!$&'()*+,;=%")
 }
 
-// encodeQuery returns the query that a proxying host sends to the handler. The host escapes each percent sign that
-// begins no escape, and changes nothing else.
+// encodeQuery returns the query that a proxying host sends to the handler. The host escapes each
+// percent sign that begins no escape, and changes nothing else.
 func (t requestTarget) encodeQuery() string { return escapePercents(t.query) }
 
-// rebuildQuery returns the query that a forwarding host sends to the handler. The host ignores the case of names, and
-// joins the values of one name by commas. The result has the last spelling of each name, and an equals sign even after
-// a name without a value.
+// rebuildQuery returns the query that a forwarding host sends to the handler. The host ignores the
+// case of names, and joins the values of one name by commas. The result has the last spelling of
+// each name, and an equals sign even after a name without a value.
 func (t requestTarget) rebuildQuery() string {
 	var names []string
 	values := map[string][]string{}
@@ -75,21 +84,26 @@ func (t requestTarget) rebuildQuery() string {
 		if part == "" {
 			continue
 		}
+
 		name, value, _ := strings.Cut(part, "=")
 		name, value = decodeQuery(name), decodeQuery(value)
 		key := strings.ToLower(name)
+
 		if at := indexFold(names, name); at >= 0 {
 			names[at] = name
 		} else {
 			names = append(names, name)
 		}
+
 		values[key] = append(values[key], value)
 	}
+
 	var out []string
 	for _, name := range names {
 		value := strings.Join(values[strings.ToLower(name)], ",")
 		out = append(out, encodeQueryPart(name)+"="+encodeQueryPart(value))
 	}
+
 	return strings.Join(out, "&")
 }
 
@@ -123,15 +137,17 @@ func removeDotSegments(path string) string {
 			out = append(out, s)
 			continue
 		}
+
 		if i == len(segments)-1 {
 			out = append(out, "")
 		}
 	}
+
 	return "/" + strings.Join(out, "/")
 }
 
-// decodeEscapes decodes the percent escapes of the runes for which isWanted returns true. Escapes that are not UTF-8
-// stay unchanged.
+// decodeEscapes decodes the percent escapes of the runes for which isWanted returns true. Escapes
+// that are not UTF-8 stay unchanged.
 func decodeEscapes(s string, isWanted func(rune) bool) string {
 	var b strings.Builder
 	for i := 0; i < len(s); {
@@ -141,14 +157,16 @@ func decodeEscapes(s string, isWanted func(rune) bool) string {
 			i++
 			continue
 		}
+
 		b.WriteRune(r)
 		i += size
 	}
+
 	return b.String()
 }
 
-// escapedRune decodes the percent escapes of one rune at the beginning of s, and returns how many bytes these escapes
-// have. If s begins with no escaped rune, the size is 0.
+// escapedRune decodes the percent escapes of one rune at the beginning of s, and returns how many
+// bytes these escapes have. If s begins with no escaped rune, the size is 0.
 func escapedRune(s string) (r rune, size int) {
 	var raw []byte
 	for isEscape(s[size:]) {
@@ -157,11 +175,14 @@ func escapedRune(s string) (r rune, size int) {
 		if !utf8.FullRune(raw) {
 			continue
 		}
+
 		if r, n := utf8.DecodeRune(raw); r != utf8.RuneError || n > 1 {
 			return r, size
 		}
+
 		break
 	}
+
 	return 0, 0
 }
 
@@ -186,8 +207,9 @@ func isLetterOrDigit(c byte) bool {
 
 const hexDigits = "0123456789ABCDEF"
 
-// escapeBytes escapes all bytes of s except unreserved characters and the bytes in "allowed". Even if "allowed"
-// contains a percent sign, escapeBytes escapes the percent signs of s that begin no escape.
+// escapeBytes escapes all bytes of s except unreserved characters and the bytes in "allowed". Even
+// if "allowed" contains a percent sign, escapeBytes escapes the percent signs of s that begin no
+// escape.
 func escapeBytes(s, allowed string) string {
 	var b strings.Builder
 	s = escapePercents(s)
@@ -198,6 +220,7 @@ func escapeBytes(s, allowed string) string {
 			b.Write([]byte{'%', hexDigits[c>>4], hexDigits[c&15]})
 		}
 	}
+
 	return b.String()
 }
 
@@ -210,5 +233,6 @@ func escapePercents(s string) string {
 			b.WriteString("25")
 		}
 	}
+
 	return b.String()
 }

@@ -22,9 +22,11 @@ func decodeTimer(t *testing.T, c handlerCall) (timer invoke.Timer) {
 	if err == nil {
 		timer, err = inv.Timer("tick")
 	}
+
 	if err != nil {
 		t.Fatalf("decode the timer of %s: %v", c.Body, err)
 	}
+
 	return timer
 }
 
@@ -40,17 +42,21 @@ func TestTimer_OneRunnerForAllInstances(t *testing.T) {
 	for range 3 {
 		c := r.nextCall()
 		if c.URI != "/sweep" || decodeTimer(t, c).IsPastDue ||
-			!strings.Contains(c.Body, `{"tick":{"Schedule":{"AdjustForDST":true},"ScheduleStatus":null,`+
-				`"IsPastDue":false}}`) {
+			!strings.Contains(c.Body,
+				`{"tick":{"Schedule":{"AdjustForDST":true},"ScheduleStatus":null,`+
+					`"IsPastDue":false}}`) {
 			t.Errorf("the handler got %+v, want URI /sweep, IsPastDue false and %q in Body", c,
 				`{"tick":{"Schedule":{"AdjustForDST":true},"ScheduleStatus":null,`+
 					`"IsPastDue":false}}`)
 		}
+
 		at = append(at, time.Now())
 	}
+
 	if d := at[2].Sub(at[1]); d < 500*time.Millisecond {
 		t.Errorf("two runs within %v, want at least 500ms of one runner", d)
 	}
+
 	if _, err := os.Stat(r.statusFilePath()); err == nil {
 		t.Error("a schedule that fires more than once a minute has a status, want none")
 	}
@@ -60,8 +66,10 @@ func TestTimer_RunOnStartup(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{functions: timerFunction(`,"schedule":"0 0 0 1 1 *","runOnStartup":true`)}).startHost()
 	c := r.nextCall()
-	if decodeTimer(t, c).IsPastDue || !strings.Contains(c.Body, `"Last":"0001-01-01T00:00:00+00:00"`) {
-		t.Errorf(`the handler got %s, want IsPastDue false and "Last":"0001-01-01T00:00:00+00:00"`, c.Body)
+	if decodeTimer(t, c).IsPastDue ||
+		!strings.Contains(c.Body, `"Last":"0001-01-01T00:00:00+00:00"`) {
+		t.Errorf(`the handler got %s, want IsPastDue false and "Last":"0001-01-01T00:00:00+00:00"`,
+			c.Body)
 	}
 }
 
@@ -76,10 +84,12 @@ func TestTimer_PastDueOnStartOnly(t *testing.T) {
 	if !decodeTimer(t, c).IsPastDue || !strings.Contains(c.Body, `"AdjustForDST":false`) {
 		t.Errorf("the handler got %s, want IsPastDue true and \"AdjustForDST\":false", c.Body)
 	}
+
 	awaitCondition(t, "the run is recorded", func() bool {
 		raw, _ := os.ReadFile(r.statusFilePath())
 		return strings.Contains(string(raw), now.Add(time.Hour).Format("2006-01-02T15"))
 	})
+
 	if len(r.calls) != 0 {
 		t.Errorf("%d more calls for missed moments, want none", len(r.calls))
 	}
@@ -87,7 +97,8 @@ func TestTimer_PastDueOnStartOnly(t *testing.T) {
 
 func statusJSON(last, next time.Time) string {
 	const layout = time.RFC3339Nano
-	return `{"Last":"` + last.Format(layout) + `","Next":"` + next.Format(layout) + `","LastUpdated":"` +
+	return `{"Last":"` + last.Format(layout) + `","Next":"` + next.Format(layout) +
+		`","LastUpdated":"` +
 		last.Format(layout) + `"}`
 }
 
@@ -102,6 +113,7 @@ func TestTimer_ChangedScheduleIsNotPastDue(t *testing.T) {
 		raw, _ := os.ReadFile(r.statusFilePath())
 		return len(raw) > 0 && string(raw) != string(old)
 	})
+
 	r.host.Stop()
 	if len(r.calls) != 0 {
 		t.Errorf("the timer ran %d times, want never", len(r.calls))
@@ -111,12 +123,15 @@ func TestTimer_ChangedScheduleIsNotPastDue(t *testing.T) {
 func TestTimer_StartedManually(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{functions: timerFunction(`,"schedule":"0 0 0 1 1 *"`)}).startHost()
-	if got := r.sendRequest("POST", "/admin/functions/sweep", `{"input":""}`); got.StatusCode != 202 {
+	if got := r.sendRequest("POST", "/admin/functions/sweep", `{"input":""}`); got.StatusCode !=
+		202 {
 		t.Fatalf("answered %d, want 202", got.StatusCode)
 	}
+
 	if decodeTimer(t, r.nextCall()).IsPastDue {
 		t.Error("IsPastDue of a manual run = true, want false")
 	}
+
 	if got := r.sendRequest("POST", "/admin/functions/nothing", `{}`); got.StatusCode != 404 {
 		t.Errorf("answered %d for an unknown function, want 404", got.StatusCode)
 	}

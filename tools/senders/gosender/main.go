@@ -26,13 +26,16 @@ func main() { // address of Weir, file with the XML, key of the message
 			return
 		case 0, 408, 429, 500, 502, 503, 504: // it may pass; the message may be stored, too
 			if pause == 0 {
-				pause = time.Duration(rand.Float64() * float64(min(1<<attempt, 60)) * float64(time.Second))
+				pause = time.Duration(
+					rand.Float64() * float64(min(1<<attempt, 60)) * float64(time.Second))
 			}
 			time.Sleep(pause)
+
 		default:
 			log.Fatal(status, " ", answer)
 		}
 	}
+
 	log.Fatal(errors.Join(err, errors.New("no answer after ten tries")))
 }
 
@@ -41,6 +44,7 @@ func post(address, key string, body []byte) (status int, answer string, pause ti
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	req.Header.Set("Content-Type", "application/xml")
 	req.Header.Set("Idempotency-Key", key) // the same for each try: then all tries are one message
 	req.Header.Set("Prefer", "wait=5")     // shorter than the timeout of a try
@@ -52,5 +56,6 @@ func post(address, key string, body []byte) (status int, answer string, pause ti
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(resp.Body)
 	seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
+
 	return resp.StatusCode, string(text), time.Duration(seconds) * time.Second
 }
