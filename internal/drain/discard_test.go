@@ -108,8 +108,6 @@ func TestDiscard_IsRefused(t *testing.T) {
 	})
 }
 
-func rowOf(id weir.ID) string { return "m_" + lane.OrderPos(id.Seq) }
-
 func TestStore_DiscardMany(t *testing.T) {
 	faults := map[string]storagetest.FaultKind{"AnswerLost": storagetest.FailAfter,
 		"NotDone": storagetest.FailBefore}

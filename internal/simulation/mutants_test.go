@@ -118,7 +118,7 @@ var mutants = []mutant{
 	{"releases that were refused with another one are forgotten", "drain/due_mover.go",
 		"mv.ready = append(again, mv.ready...)", "_ = again", "stuck|late|rows", "3000@1718"},
 	{"each release has a transaction of its own", "drain/due_mover.go", "len(group) == maxMoves",
-		"len(batch) == 1", "slow|late", "3000@955"},
+		"len(group) == 1", "slow|late", "3000@955"},
 	{"no lead, however long storage takes", "drain/due_position.go",
 		"return min(max(l.read.longest()+l.write.longest(), leadMin), leadMax)",
 		"return 0 * leadMin", "late|unfair|slow", "3000@955"},

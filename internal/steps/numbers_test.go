@@ -30,9 +30,10 @@ func TestToNumber(t *testing.T) {
 		}
 	}
 
+	const space = " "
 	for text, want := range map[string]string{"+007": "7",
 		"-0012345678901234567890": "-12345678901234567890", "000": "0",
-		"00.5": "0.5", "1.10": "1.1", " 1": "error", "1,5": "error", "0x10": "error",
+		"00.5": "0.5", "1.10": "1.1", space + "1": "error", "1,5": "error", "0x10": "error",
 		"1_0": "error", "٣": "error"} {
 		got, err := parseNumber("./n", text)
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"weir/internal/weir"
 )
@@ -71,6 +72,9 @@ func (r *Reader) read(p []byte) (n int, err error) {
 	return r.unzipped.Read(p)
 }
 
+// gzipMagic is the beginning of each body that is compressed by gzip (RFC 1952, section 2.3.1).
+const gzipMagic = "\x1f\x8b"
+
 // describe returns the error of the packed body's reader as it is, and any other as one of the
 // sender.
 func (r *Reader) describe(err error) error {
@@ -79,7 +83,7 @@ func (r *Reader) describe(err error) error {
 		return r.packed.failed
 	case errors.Is(err, io.EOF):
 		return io.EOF
-	case !bytes.HasPrefix([]byte("\x1f\x8b"), r.packed.start):
+	case !strings.HasPrefix(gzipMagic, string(r.packed.start)):
 		return malformedError(
 			"the Content-Encoding is gzip, and the body is not compressed by gzip")
 	case errors.Is(err, io.ErrUnexpectedEOF):
