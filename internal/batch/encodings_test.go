@@ -119,8 +119,9 @@ func TestBatch_TransferEncodings(t *testing.T) {
 	}
 }
 
-// A zip that the Finder of macOS has made has files that are not the sender's.
-func TestBatch_IgnoresTheLitterOfMacOS(t *testing.T) {
+// A zip that the Finder of macOS or the Explorer of Windows has made has files that are not the
+// sender's.
+func TestBatch_IgnoresTheLitterOfSystems(t *testing.T) {
 	simulate(t, func(w *world) {
 		p := w.startProcess()
 		defer p.stop()
@@ -129,7 +130,8 @@ func TestBatch_IgnoresTheLitterOfMacOS(t *testing.T) {
 			ziptest.New(t, ".DS_Store", "\x00",
 				"a.xml", article, "__MACOSX/", "", "__MACOSX/._a.xml", "\x00\x05\x16\x07",
 				"news/._b.xml", "\x00",
-				"news/.DS_Store", "\x00")).ID)
+				"news/.DS_Store", "\x00", "Thumbs.db", "\xd0\xcf\x11\xe0",
+				"news/Desktop.ini", "[.ShellClassInfo]")).ID)
 		if bodies := w.lanes.BodiesOf("/a"); got.State != wire.BatchFiled || got.Parts != 1 ||
 			!slices.Equal(bodies, []string{article}) {
 			t.Errorf("got %+v and the messages %q, want one part", got, bodies)

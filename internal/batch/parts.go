@@ -248,8 +248,9 @@ func (w withoutLitter) nextFile() (postedFile, error) {
 	}
 }
 
-// isLitter reports whether a file is not the sender's, but one in which macOS keeps properties of
-// other files or of folders. The file drop ignores names with a dot in front as well.
+// isLitter reports whether a file is not the sender's, but one in which macOS or Windows keeps
+// properties of other files or of folders. Windows does not distinguish upper and lower case. The
+// file drop ignores names with a dot in front as well.
 func isLitter(name string) bool {
 	names := strings.FieldsFunc(name, func(c rune) bool { return c == '/' || c == '\\' })
 	if len(names) == 0 {
@@ -258,7 +259,8 @@ func isLitter(name string) bool {
 
 	base := names[len(names)-1]
 	return slices.Contains(names, "__MACOSX") || base == ".DS_Store" ||
-		strings.HasPrefix(base, "._")
+		strings.HasPrefix(base, "._") ||
+		strings.EqualFold(base, "Thumbs.db") || strings.EqualFold(base, "desktop.ini")
 }
 
 // multipartFiles is the fileReader of a multipart body.
