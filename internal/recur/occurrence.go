@@ -130,11 +130,12 @@ func (r *Runner) processUntil(ctx context.Context, name string, due dueRange) (s
 }
 
 // reconcile repairs the state if this process appended an occurrence while another process counted
-// the occurrence as skipped or missed. It reports whether it changed the state. Without the repair,
-// a schedule with overlap "skip" would not know that the message exists. It would append the next
-// occurrence even if that message is not final.
+// the occurrence as skipped or missed, or paused the schedule. It reports whether it changed the
+// state. Without the repair, a schedule with overlap "skip" would not know that the message exists.
+// It would append the next occurrence even if that message is not final.
 func (s *Schedule) reconcile(filed Filed, before State) bool {
-	if !s.NextAt.After(before.NextAt) || !s.Last.DueAt.Before(filed.DueAt) {
+	isNext := !s.NextAt.IsZero() && !s.NextAt.After(before.NextAt)
+	if isNext || !s.Last.DueAt.Before(filed.DueAt) {
 		// the row still names this occurrence as the next one, or already has the occurrence's
 		// message
 		return false

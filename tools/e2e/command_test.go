@@ -291,6 +291,7 @@ func TestCommand_Check(t *testing.T) {
 
 	check(app).checkOutput(t, 0,
 		`^settings  ok\ncontracts ok  article, delete\nanswers   ok  article, delete: .*\n`+
+			`doctype   ok  article, delete: .*\n`+
 			`calendar  ok  always open\nhost +ok  no plan of Azure\x27s.*\n`+
 			`stop +ok  a stop of the host is noticed.*\ntable +ok  not there yet.*\n`+
 			`messages  ok  not there yet.*\nschedules ok  not there yet.*\nqueues +ok  not there yet.*\n`+
