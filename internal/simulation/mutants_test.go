@@ -479,12 +479,6 @@ var mutantsOfFolders = []mutant{
 
 // mutantsOfChains has the mutants that TestChains catches.
 var mutantsOfChains = []mutant{
-	{"a look-up that is not JSON finds no item", "steps/answer.go",
-		"a.problem[partJSON] = \"the answer is not JSON\" + a.kindOfBody()",
-		"a.JSON, a.raw = map[string]any{\"items\": []any{}}, nil", "duplicate|unjudged", "30"},
-	{"a look-up that is cut finds no item", "steps/answer.go", "			a.problem[p] = a.cutBy",
-		"			a.JSON = map[string]any{\"items\": []any{}}\n\t\t\t_ = p",
-		"duplicate", "10@52"},
 	{"a sign-in page is the answer of a write", "steps/judge.go",
 		"case a.isPage && !st.readsText():", "case false:", "unwritten", "80@170"},
 	{"a chain resumes behind its look-up", "steps/run.go",
