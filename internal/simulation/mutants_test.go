@@ -398,7 +398,7 @@ var mutantsOfAudits = []mutant{
 // mutantsOfGrowth has the mutants that TestGrowth catches.
 var mutantsOfGrowth = []mutant{
 	{"clean-up jobs share a limit, in a fixed order", "upkeep/upkeep.go",
-		"slices.SortStableFunc(due, func(a, b *jobState) int { return a.lastAt.Compare(b.lastAt) })\n\tfor _, job := range due {", "ctx, cancel := context.WithTimeout(ctx, stepLimit)\n\tdefer cancel()\n\tfor _, job := range due {", "growth", "30"},
+		"slices.SortStableFunc(due, func(a, b *jobState) int { return a.lastAt.Compare(b.lastAt) })\n\tfor _, job := range due {", "ctx, cancel := context.WithTimeout(ctx, stepLimit/10)\n\tdefer cancel()\n\tfor _, job := range due {", "growth", "30"},
 	{"a clean-up job that is not done waits for a day", "upkeep/upkeep.go", "if !step.IsDone {",
 		"if false {", "growth", "30"},
 	{"a clean-up job begins anew in each round", "upkeep/upkeep.go",
