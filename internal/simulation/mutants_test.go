@@ -110,8 +110,6 @@ var mutants = []mutant{
 		"early", ""},
 	{"a message found late is put at the end of the log", "drain/due_position.go",
 		"!e.due.At.Before(now) {", "!e.due.At.Before(now) || true {", "order", ""},
-	{"a message accepted after the due time of another goes before it", "drain/due_mover.go",
-		"return !due.After(e.Message.AcceptedAt)", "return false", "order", "3000@5457"},
 	{"a key is not pending while a release is written", "drain/due_mover.go",
 		"return m.moves.shut[keyHash] || m.moves.waiting[keyHash]",
 		"return m.moves.waiting[keyHash]", "unreleased|order|books|repeat|rows", ""},
