@@ -418,7 +418,11 @@ func (g *breaker) beginPause(asked time.Duration, now time.Time, longest time.Du
 	g.probes = 0
 	delay := min(g.backoff.pauseDelay(g.pauseCount, 0), longest)
 	if g.planPause != nil && longest == maxDelay && asked == 0 {
-		delay = g.planPause(now, delay)
+		planned := g.planPause(now, delay)
+		if planned < delay {
+			g.pauseCount-- // a scout's pause is no step of the backoff
+		}
+		delay = planned
 	}
 
 	g.hasPaused = true

@@ -60,8 +60,6 @@ var mutants = []mutant{
 		"return a.judgeUnread(ctx, e, err)", "return weir.Result{}, err", "held up", ""},
 	{"an attempt without the body never counts", "drain/attempter.go", ">= a.patience {",
 		">= 1000*a.patience {", "stuck|held up", ""},
-	{"a damaged row ends each read of the log", "lane/store.go", "if !isWhole {\n\t\t\t\tcontinue",
-		"if !isWhole {\n\t\t\t\treturn entries, nil", "stuck|unfair", ""},
 	{"a damaged row ends each read of an outbox", "lane/outbox/outbox.go",
 		"p.Damaged, p.End = append(p.Damaged, r), r.Key\n\t\t\tcontinue", "return Page{}, err",
 		"untold|stuck", ""},

@@ -111,8 +111,9 @@ func (w *world) fileAway(ctx context.Context) bool {
 
 // endWaiting ends a process that waits with the lanes for the CMS: the platform can end an instance
 // that has no invocation. It returns the function that starts the instance again. Then no process
-// may know of a lane that pauses. The process holds no lane when it ends, because a crashed
-// holder's lease and settle time would pass first.
+// may know of a lane that pauses. The process has held no lane for idleBefore when it ends: a
+// crashed holder's lease and settle time would pass first, and after a hand-over the process needs
+// a moment to ring the others.
 func (w *world) endWaiting() (restart func()) {
 	if !w.absence.ends {
 		return func() {}
@@ -121,9 +122,13 @@ func (w *world) endWaiting() (restart func()) {
 	s := w.slots[w.absence.ended]
 	time.Sleep(w.dice.drawBetween("absence end", 0, w.absence.lasts))
 
-	for time.Now().Before(w.absence.until) {
-		if p := s.currentProcess(); w.countAlive() > 1 && p.invocations.Load() == 0 &&
-			len(p.drainer.Held()) == 0 && !p.isDead() {
+	const idleBefore = 500 * time.Millisecond
+	for idleSince := time.Now(); time.Now().Before(w.absence.until); {
+		p := s.currentProcess()
+		if p.invocations.Load() > 0 || len(p.drainer.Held()) > 0 || p.isDead() {
+			idleSince = time.Now()
+		}
+		if w.countAlive() > 1 && time.Since(idleSince) > idleBefore {
 			p.killProcess()
 			w.check.addCounts(func(c *counts) { c.AwayEnds++ })
 			return s.startProcess
