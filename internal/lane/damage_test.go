@@ -1,6 +1,7 @@
 package lane_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -160,6 +161,32 @@ func TestDamaged_ColumnsOfAMessage(t *testing.T) {
 			"m_" + lane.OrderPos(3)}
 		if got := b.listDamaged(); !slices.Equal(got, want) {
 			t.Errorf("got the damaged rows %v, want %v", got, want)
+		}
+	})
+}
+
+// A whole page of the log has rows with damaged keys only. Retention goes on behind it.
+func TestDamaged_AWholePage(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		_, w := b.appendAndRaiseFence(3)
+		b.commitDeliveries(w, 4, seqRange(1, 3)...)
+		for i := range 1100 {
+			key := fmt.Sprintf("m_%sx%04d", lane.OrderPos(0), i)
+			b.transact(storage.Op{Kind: storage.Insert, Key: key, Values: map[string]any{"a": "b"}})
+		}
+
+		r := b.newRetention(b.store)
+		time.Sleep(10 * oneDay)
+		for range 3 {
+			if _, err := r.RunLane(t.Context(), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+
+		for i := range int64(3) {
+			if key := "m_" + lane.OrderPos(i+1); b.listKeys()[key] {
+				t.Errorf("%s is left after its retention, want it removed", key)
+			}
 		}
 	})
 }

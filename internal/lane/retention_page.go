@@ -2,6 +2,7 @@ package lane
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"weir/internal/lane/rows"
@@ -47,10 +48,7 @@ var expiringColumns = rows.Names(rows.Stage, rows.IsHeld, rows.AcceptedAt, rows.
 // message that is too young, it returns the time at which the walk can go on past that message. At
 // the end of the log it returns the time of the next run. Zero means that the walk continues.
 func (t *retentionRun) removePage(ctx context.Context) (young time.Time, err error) {
-	page, err := t.Store.Table.Range(ctx, storage.Query{
-		Partition: t.Store.Partition(t.lane), After: rows.MessageKey(t.walk.seq),
-		To:      rows.MessageKey(t.cursor),
-		Columns: expiringColumns})
+	page, err := t.readPage(ctx)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -122,6 +120,25 @@ func (t *retentionRun) endOf(m *expiringMessage, now time.Time) (time.Time, bool
 	return m.finishedAt.Add(t.KeepFinal), m.stage.Final()
 }
 
+// readPage returns the next page that has a message, or the last one. It passes over pages of
+// damaged rows only: the walk could not go on from them, because its position is that of a message.
+func (t *retentionRun) readPage(ctx context.Context) (storage.Page, error) {
+	query := storage.Query{
+		Partition: t.Store.Partition(t.lane), After: rows.MessageKey(t.walk.seq),
+		To: rows.MessageKey(t.cursor), Columns: expiringColumns}
+	for {
+		page, err := t.Store.Table.Range(ctx, query)
+		hasMessage := slices.ContainsFunc(page.Rows, func(r storage.Row) bool {
+			_, isWhole := t.Store.SeqOf(t.lane, rows.MessagePrefix, r)
+			return isWhole
+		})
+		if err != nil || !page.More || hasMessage {
+			return page, err
+		}
+		query.After = page.Rows[len(page.Rows)-1].Key
+	}
+}
+
 // classifyMessages returns the messages of a page, together with the deliveries from packed rows
 // (d_). In a lane of an earlier epoch it also sets hasCopy.
 func (t *retentionRun) classifyMessages(ctx context.Context,
@@ -152,7 +169,7 @@ func (t *retentionRun) classifyMessages(ctx context.Context,
 func (t *retentionRun) classifyPacked(ctx context.Context, messages []*expiringMessage,
 	more bool) error {
 	if len(messages) == 0 && t.walk.seq > 0 {
-		return nil // the walk is at the end of the log
+		return nil // no message is left that can be read
 	}
 
 	last := t.cursor - 1 // the page has all messages up to this number
