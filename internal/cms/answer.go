@@ -197,7 +197,7 @@ func isCutXML(text string) bool {
 	for {
 		if _, err := d.Token(); err != nil {
 			var syntax *xml.SyntaxError
-			return errors.As(err, &syntax) && syntax.Msg == "unexpected EOF"
+			return errors.As(err, &syntax) && strings.HasPrefix(syntax.Msg, "unexpected EOF")
 		}
 	}
 }
