@@ -104,9 +104,23 @@ func (c *matchCalls) Visit(node *ast.Node) {
 	case *ast.PredicateNode:
 		c.problems = append(c.problems,
 			errors.New("a condition has no loops such as any(…) and filter(…)"))
+	case *ast.BinaryNode:
+		if _, isText := n.Right.(*ast.StringNode); n.Operator == "matches" && !isText {
+			// else the sender of a message could choose the pattern
+			c.problems = append(c.problems,
+				errors.New("the pattern of matches must be written out in quotes"))
+		}
+	case *ast.VariableDeclaratorNode:
+		c.problems = append(c.problems, errors.New("a condition has no variables (let)"))
 	case *ast.CallNode:
 		name, isName := n.Callee.(*ast.IdentifierNode)
-		if !isName || !slices.Contains([]string{"text", "texts", "has"}, name.Value) ||
+		if !isName {
+			c.problems = append(c.problems,
+				errors.New("a condition calls functions by their names only"))
+			return
+		}
+
+		if !slices.Contains([]string{"text", "texts", "has"}, name.Value) ||
 			len(n.Arguments) != 1 {
 			return
 		}
