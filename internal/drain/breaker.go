@@ -420,7 +420,7 @@ func (g *breaker) beginPause(asked time.Duration, now time.Time, longest time.Du
 	if g.planPause != nil && longest == maxDelay && asked == 0 {
 		planned := g.planPause(now, delay)
 		if planned < delay {
-			g.pauseCount-- // a scout's pause is no step of the backoff
+			g.pauseCount-- // the scout paused for less than this step, so the step comes again
 		}
 		delay = planned
 	}

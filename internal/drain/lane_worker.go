@@ -209,6 +209,8 @@ func (t *laneWorker) lookUntilClosed() {
 		report := t.lookSafely()
 		if report.State != Busy {
 			t.watch = foreignHolder{}
+		} else {
+			t.appends.forgetAll()
 		}
 
 		if report.State == Working {

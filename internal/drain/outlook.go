@@ -27,7 +27,7 @@ import (
 
 const (
 	// A scout pauses for at most scoutPauseMin in the first scoutHurriesFor of a trouble. Later it
-	// pauses for at most scoutPauseMin, and the time since then divided by scoutShare. Most outages
+	// pauses for at most scoutPauseMin plus the time since then divided by scoutShare. Most outages
 	// are restarts and end within a minute.
 	scoutPauseMin   = time.Second
 	scoutHurriesFor = time.Minute

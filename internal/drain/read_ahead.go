@@ -400,6 +400,14 @@ func (r *recentAppends) addMessages(messages []weir.Message) {
 	}
 }
 
+// forgetAll drops all messages. It is called when another process holds the lane: this process will
+// not send them, and other lanes need the room.
+func (r *recentAppends) forgetAll() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.dropAll()
+}
+
 // noteRead is called when the holder has read messages of the log. The argument is the last
 // sequence number.
 func (r *recentAppends) noteRead(seq int64, now time.Time) {
