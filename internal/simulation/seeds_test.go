@@ -116,9 +116,10 @@ func TestSeeds(t *testing.T) {
 }
 
 // maxReplays is the largest number of runs of a seed. Two of these runs must be the same. In a run,
-// Go makes up to three random choices with two possibilities each, so a seed has up to eight
-// different runs. So two of nine runs must be the same. Three more runs are a reserve.
-const maxReplays = 12
+// Go makes up to four random choices with two possibilities each, so a seed has up to sixteen
+// different runs. So two of seventeen runs must be the same. Seven more runs are a reserve: a busy
+// machine interrupts goroutines.
+const maxReplays = 24
 
 // TestSeeds_ReplayExactly checks that the runs of a seed are the same, with each event at the same
 // nanosecond.
