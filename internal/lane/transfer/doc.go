@@ -14,8 +14,8 @@
 //	left                (none)             the target is in use
 //
 // Both rows have the same random id of the move. So a half copy is only continued from its own
-// source. From leave on, weir copy --undo leads back to (none), and the half copy is then never
-// opened again.
+// source. From leave on and until left, weir copy --undo leads back to (none), and the half copy is
+// then never opened again.
 //
 // # Invariants
 //
