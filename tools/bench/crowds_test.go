@@ -122,7 +122,7 @@ func TestRunPasses(t *testing.T) {
 		}, w}
 	}
 
-	b := &bench{out: io.Discard}
+	b := &bench{out: io.Discard, openStorage: shareStorage(nil)}
 	if err := b.runPasses(t.Context(),
 		[]scenario{counting("each", inEachPass), counting("once", inLastPass)},
 		[]time.Duration{0, 0}); err != nil {

@@ -12,6 +12,8 @@
 // scenarios while a proxy in front of Azurite delays each answer of storage. The proxy is in
 // package delay. Answers to the baseline programs are delayed, too. Scenarios whose figures do not
 // depend on the delay run in the last pass only.
+//
+// Each scenario has an Azurite of its own.
 package main
 
 import (
@@ -108,8 +110,11 @@ func scenarios() []scenario {
 
 // bench is the state that all scenarios share.
 type bench struct {
-	storage *azurite.Process
-	delay   time.Duration // delay of storage's answers in this pass; 0 = none
+	// openStorage returns the storage of a scenario, and a function that ends its use. It starts an
+	// Azurite (startAzurite), except in tests, whose scenarios share one.
+	openStorage func(context.Context) (*azurite.Process, func() error, error)
+	storage     *azurite.Process // storage of the running scenario
+	delay       time.Duration    // delay of storage's answers in this pass; 0 = none
 	// storage for handlers and hosts: delays answers, refuses some requests; nil = no proxy
 	farStorage *delay.Proxy
 	// storage for baseline programs: the same delay, refuses nothing; nil = no proxy
@@ -119,10 +124,9 @@ type bench struct {
 	out         io.Writer // gets the lines about progress
 	temp        string    // folder that the bench removes at its end
 	// folder for the handlers' CPU profiles; empty = the handlers write none
-	profile  string
-	sizes    sizes
-	results  []result
-	prefixes int // number of rigs (installations of Weir) so far; each has its own prefix
+	profile string
+	sizes   sizes
+	results []result
 }
 
 func main() {
@@ -174,7 +178,7 @@ func runBench(ctx context.Context, only, delays, app, file, profile string, size
 		return err
 	}
 
-	b, stop, err := newBench(ctx, app, filepath.Dir(file), sizes, os.Stdout)
+	b, stop, err := newBench(app, filepath.Dir(file), sizes, os.Stdout)
 	if err != nil {
 		return err
 	}
@@ -216,10 +220,9 @@ func chooseScenarios(only string) ([]scenario, error) {
 		nil
 }
 
-// newBench starts Azurite, makes a log in dir, and makes a temporary folder. The returned function
-// ends Azurite, removes the temporary folder and closes the log.
-func newBench(ctx context.Context, app, dir string, sizes sizes, out io.Writer) (*bench,
-	func() error, error) {
+// newBench makes a log in dir, and makes a temporary folder. The returned function removes the
+// temporary folder and closes the log.
+func newBench(app, dir string, sizes sizes, out io.Writer) (*bench, func() error, error) {
 	if _, err := os.Stat(filepath.Join(app, "host.json")); err != nil {
 		return nil, nil, fmt.Errorf("%s is no script root: make build stages it: %w", app, err)
 	}
@@ -234,16 +237,21 @@ func newBench(ctx context.Context, app, dir string, sizes sizes, out io.Writer) 
 		return nil, nil, errors.Join(err, log.Close())
 	}
 
-	// Azurite keeps its data in memory, because it would stall while it saves data to disk.
-	storage, err := azurite.Start(ctx, azurite.Options{})
-	if err != nil {
-		return nil, nil, errors.Join(err, log.Close(), os.RemoveAll(temp))
-	}
-
-	b := &bench{storage: storage, app: app, log: log, out: out, temp: temp, sizes: sizes}
-	stop := func() error { return errors.Join(storage.Stop(), os.RemoveAll(temp), log.Close()) }
+	b := &bench{openStorage: startAzurite, app: app, log: log, out: out, temp: temp, sizes: sizes}
+	stop := func() error { return errors.Join(os.RemoveAll(temp), log.Close()) }
 
 	return b, stop, nil
+}
+
+// startAzurite starts an Azurite that keeps its data in memory, because it would stall while it
+// saves data to disk. In memory it searches the whole table at each read of a range, so the rows of
+// earlier scenarios would slow down the later ones: each scenario has an Azurite of its own.
+func startAzurite(ctx context.Context) (*azurite.Process, func() error, error) {
+	storage, err := azurite.Start(ctx, azurite.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	return storage, storage.Stop, nil
 }
 
 // runScenarios runs scenarios until ctx ends, and appends their rows to the results. If a scenario
@@ -253,7 +261,7 @@ func (b *bench) runScenarios(ctx context.Context, chosen []scenario) error {
 	for _, s := range chosen {
 		fmt.Fprintf(b.out, "%-11s %s\n", s.name, s.about)
 		began := time.Now()
-		rows, err := s.run(ctx, b)
+		rows, err := b.runScenario(ctx, s)
 		if ctx.Err() != nil {
 			return errors.New("interrupted")
 		}
@@ -272,4 +280,27 @@ func (b *bench) runScenarios(ctx context.Context, chosen []scenario) error {
 	}
 
 	return errors.Join(failed...)
+}
+
+// runScenario opens storage, runs one scenario, and closes storage again.
+func (b *bench) runScenario(ctx context.Context, s scenario) (rows []result, err error) {
+	storage, closeStorage, err := b.openStorage(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	b.storage = storage
+	defer func() {
+		b.storage = nil
+		err = errors.Join(err, closeStorage())
+	}()
+
+	endDelay, err := b.delayStorage(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	rows, err = s.run(ctx, b)
+
+	return rows, errors.Join(err, endDelay())
 }

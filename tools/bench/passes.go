@@ -43,55 +43,55 @@ func (b *bench) runPasses(ctx context.Context, chosen []scenario, delays []time.
 }
 
 // runPass runs scenarios with one delay of storage. If the delay is not 0, the rows' names contain
-// the delay.
+// the delay, and the scenarios have the sizes for delayed storage.
 func (b *bench) runPass(ctx context.Context, d time.Duration, chosen []scenario) error {
-	endDelay, err := b.delayStorage(ctx, d)
-	if err != nil {
-		return err
+	near, from := b.sizes, len(b.results)
+	b.delay = d
+	if d == 0 {
+		fmt.Fprintln(b.out, "Storage is Azurite itself.")
+	} else {
+		b.sizes = b.sizes.fartherSizes()
+		fmt.Fprintf(b.out, "Storage answers %s later (median of a log-normal delay), and refuses "+
+			"%.1f %% of requests.\n", d, delay.BusyShare*100)
 	}
 
-	from := len(b.results)
-	err = b.runScenarios(ctx, chosen)
+	err := b.runScenarios(ctx, chosen)
+	b.delay, b.sizes = 0, near
 	rows := b.results[from:]
 	compareWithRecipe(rows)
 	for i := range rows {
 		rows[i] = rows[i].withDelay(d)
 	}
 
-	return errors.Join(err, endDelay())
+	return err
 }
 
-// delayStorage starts proxies that delay the answers of storage, and replaces b.sizes by the sizes
-// for delayed storage. The returned function ends the proxies and restores b.sizes. The proxy of
-// the measured programs also refuses some requests. The proxy of the baseline programs refuses
-// none, because these programs do not retry. A delay of 0 changes nothing.
-func (b *bench) delayStorage(ctx context.Context, d time.Duration) (endDelay func() error,
-	err error) {
-	if d == 0 {
-		fmt.Fprintln(b.out, "Storage is Azurite itself.")
+// delayStorage starts proxies that delay the answers of storage. The returned function ends the
+// proxies. The proxy of the measured programs also refuses some requests. The proxy of the baseline
+// programs refuses none, because these programs do not retry. In a pass without a delay
+// delayStorage changes nothing.
+func (b *bench) delayStorage(ctx context.Context) (endDelay func() error, err error) {
+	if b.delay == 0 {
 		return func() error { return nil }, nil
 	}
 
-	near, target := b.sizes, b.storage.ConnectionString()
-	if b.farStorage, err = delay.Start(ctx, storageDistance(target, d)); err != nil {
+	target := b.storage.ConnectionString()
+	if b.farStorage, err = delay.Start(ctx, storageDistance(target, b.delay)); err != nil {
 		return nil, err
 	}
 
-	calm := storageDistance(target, d)
+	calm := storageDistance(target, b.delay)
 	calm.BusyShare = 0
 	if b.calmStorage, err = delay.Start(ctx, calm); err != nil {
 		return nil, errors.Join(err, b.farStorage.Close())
 	}
 
-	b.delay, b.sizes = d, b.sizes.fartherSizes()
-	fmt.Fprintf(b.out, "Storage answers %s later (median of a log-normal delay), and refuses %.1f %% of requests.\n",
-		d, delay.BusyShare*100)
-
 	return func() error {
-		fmt.Fprintf(b.out, "Storage got %d requests through the delay and refused %d.\n",
+		fmt.Fprintf(b.out, "            storage got %d requests through the delay and refused %d\n",
 			b.farStorage.Requests(), b.farStorage.Refused())
 		err := errors.Join(b.farStorage.Close(), b.calmStorage.Close())
-		b.delay, b.sizes, b.farStorage, b.calmStorage = 0, near, nil, nil
+		b.farStorage, b.calmStorage = nil, nil
+
 		return err
 	}, nil
 }

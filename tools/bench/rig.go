@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"weir/internal/democms"
@@ -64,6 +65,10 @@ const (
 	pollPause  = 20 * time.Millisecond
 )
 
+// rigNumber is the number of rigs so far in this process. It is part of each rig's prefix, because
+// the rigs of several benches can share an Azurite.
+var rigNumber atomic.Int64
+
 // newRig starts the CMS. If withoutHost is not set, it also starts the host. The caller must call
 // shutDown.
 func (b *bench) newRig(ctx context.Context, s rigOptions) (*rig, error) {
@@ -72,8 +77,7 @@ func (b *bench) newRig(ctx context.Context, s rigOptions) (*rig, error) {
 		s.lease = 30 * time.Second
 	}
 
-	b.prefixes++
-	r := &rig{bench: b, rigOptions: s, prefix: fmt.Sprintf("bench%d", b.prefixes),
+	r := &rig{bench: b, rigOptions: s, prefix: fmt.Sprintf("bench%d", rigNumber.Add(1)),
 		client: newClient()}
 	err := r.startAll(ctx)
 	if err != nil {

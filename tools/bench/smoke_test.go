@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"weir/internal/democms"
+	"weir/internal/testkit/azurite"
 )
 
 // TestMain runs a baseline instead of the tests if the bench started this process as a baseline.
@@ -68,6 +69,17 @@ func TestBench(t *testing.T) {
 		"APP="+app).CombinedOutput(); err != nil {
 		t.Fatalf("make build: %v\n%s", err, out)
 	}
+
+	storage, err := azurite.Start(t.Context(), azurite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(func() {
+		if err := storage.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
 
 	const away = ", storage at 2ms"
 	for name, c := range map[string]struct {
@@ -129,21 +141,24 @@ func TestBench(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			runScenarios(t, app, c.delay, c.scenarios, c.rows)
+			runScenarios(t, app, storage, c.delay, c.scenarios, c.rows)
 		})
 	}
 }
 
-// runScenarios runs the named scenarios with tiny sizes, and checks that the file of results has
-// the expected rows.
-func runScenarios(t *testing.T, app string, delay time.Duration, names string, rows []string) {
+// runScenarios runs the named scenarios with tiny sizes on the given storage, and checks that the
+// file of results has the expected rows.
+func runScenarios(t *testing.T, app string, storage *azurite.Process, delay time.Duration,
+	names string, rows []string) {
 	t.Helper()
 	dir := t.TempDir()
 	var progress bytes.Buffer
-	b, stop, err := newBench(t.Context(), app, dir, tiny, &progress)
+	b, stop, err := newBench(app, dir, tiny, &progress)
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	b.openStorage = shareStorage(storage)
 
 	chosen, err := chooseScenarios(names)
 	if err == nil {
@@ -164,6 +179,14 @@ func runScenarios(t *testing.T, app string, delay time.Duration, names string, r
 	}
 
 	checkRows(t, file, rows...)
+}
+
+// shareStorage returns a function that returns the same storage for each scenario.
+func shareStorage(p *azurite.Process) func(context.Context) (*azurite.Process, func() error,
+	error) {
+	return func(context.Context) (*azurite.Process, func() error, error) {
+		return p, func() error { return nil }, nil
+	}
 }
 
 // checkRows checks that the file has exactly the named rows in order. Each row must have all fields
