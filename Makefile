@@ -76,7 +76,9 @@ TEST_GOGC := 400
 
 # make lint vets. No time limit ends the tests: testprogress ends a run that stands still. -json stands before the
 # packages, because testprogress counts what follows the last flag.
-GO_TEST = go test $(1) -shuffle=on -count=1 -vet=off -timeout 0 $(TESTFLAGS)
+GO_TEST = go test $(1) -shuffle=on -count=1 -vet=off -timeout 0 $(MEASURED) $(TESTFLAGS)
+# The progress has the processor time of each package.
+MEASURED = -exec "'$(CURDIR)/build/tools/testprogress' -measure"
 LONGEST_FIRST = $(addprefix ./,$(LONGEST)) $(call LIST_OTHERS,.,$(LONGEST))
 # Three packages at a time: the simulation keeps one place almost to the end, and a binary with the race detector
 # sleeps for its last second.
@@ -105,8 +107,8 @@ SLOW_SIMULATION := TestMutants_(AreCaught.*|TheBinary.*)|TestRelane.*|TestSeeds_
 # Without the race detector and -vet the build is a third of the time. Three packages at a time, because some wait.
 quick: strace azurite ## the program's tests without the race detector, and 50 simulated systems; no mutants, no real processes
 	@go build -C tools -o $(CURDIR)/build/tools/ ./testprogress
-	@GOGC=$(TEST_GOGC) SEEDS=50 $(PROGRESS) -- go test -p 3 -count=1 -vet=off -timeout 0 -skip '^($(SLOW_SIMULATION))$$' \
-	  $(TESTFLAGS) -json $(LONGEST_FIRST)
+	@GOGC=$(TEST_GOGC) SEEDS=50 $(PROGRESS) -- go test -p 3 -count=1 -vet=off -timeout 0 $(MEASURED) \
+	  -skip '^($(SLOW_SIMULATION))$$' $(TESTFLAGS) -json $(LONGEST_FIRST)
 
 # The tests of how instances end, and of what depends on the host beside HTTP itself.
 FORWARDED := TestChaos|TestStop_|TestDrain_|TestRollingRestart_|TestIncident|TestHandlerKilled_OnFlex|TestDueTimes|TestReplay|TestPause_|TestLog_|TestDeliveryByProcess

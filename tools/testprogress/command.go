@@ -72,13 +72,14 @@ func (p *progress) startCommand(args []string) error {
 // endCommand handles the end of the output of a command, and prints the numbers of tests and the
 // time.
 func (p *progress) endCommand(c *command, readErr error) {
-	err := cmp.Or(c.result(), readErr)
+	err, cpu := cmp.Or(c.result(), readErr), ""
 	if c.process != nil {
 		err = cmp.Or(err, c.process.wait())
+		cpu = ", cpu " + readCPU(c.process.cmd.ProcessState).Round(time.Second).String()
 	}
 
-	fmt.Fprintf(p.out, "%s: %s in %s\n", c.name, c.counts,
-		p.now().Sub(c.startedAt).Round(time.Second))
+	fmt.Fprintf(p.out, "%s: %s in %s%s\n", c.name, c.counts,
+		p.now().Sub(c.startedAt).Round(time.Second), cpu)
 	if err != nil {
 		p.reportError(err)
 	}

@@ -1,10 +1,11 @@
 // Command testprogress runs commands go test -json at the same time, and prints:
 //
-//   - a line for each package that has ended, and for each skipped test
+//   - a line for each package that has ended, with its processor time if go test has the flag
+//     -exec 'testprogress -measure', and for each skipped test
 //   - the output of each failed test
 //   - at an interval, the running tests, for how long each has run, and what is left
-//   - after each command its numbers of tests and its time, and at the end the numbers over all
-//     commands
+//   - after each command its numbers of tests, its time and its processor time, and at the end the
+//     numbers over all commands
 //
 // Tests that watch other processes wait much of the time. The tests of another command use the
 // processors meanwhile.
@@ -42,7 +43,13 @@ func main() {
 	flag.BoolVar(&o.verbose, "v", false, "print the output of each test")
 	flag.StringVar(&o.dumps, "dumps", filepath.Join("build", "test-goroutines.txt"),
 		"file for dumps of goroutines")
+	isMeasuring := flag.Bool("measure", false,
+		"run a test binary, and print its processor time: for the flag -exec of go test")
 	flag.Parse()
+
+	if *isMeasuring {
+		os.Exit(runMeasured(flag.Args(), os.Stdout))
+	}
 
 	commands := splitCommands(flag.Args())
 	if o.interval <= 0 || o.stall <= 0 || o.buildStall <= 0 || len(commands) == 0 {

@@ -72,6 +72,7 @@ type packageRun struct {
 	tests   map[string]*testRun // tests and subtests that have not ended
 	output  map[string][]string // output by top-level test; "" = output of the package itself
 	printed bool                // the output of a failed test was printed
+	cpu     string              // processor time of the test binary; "" = not known
 }
 
 // testRun is a test or subtest that has not ended.
@@ -258,6 +259,11 @@ func (p *progress) handleLine(c *command, line string) {
 		fmt.Fprint(p.out, e.Output)
 	}
 
+	if text, isMeasured := strings.CutPrefix(e.Output, measuredPrefix); isMeasured {
+		run.cpu = ", cpu " + strings.TrimSpace(text)
+		return
+	}
+
 	if e.Test == "" {
 		p.handlePackage(c, e, run)
 	} else {
@@ -308,7 +314,7 @@ func (p *progress) handlePackage(c *command, e event, run *packageRun) {
 		run.output[""] = append(run.output[""], e.Output)
 		return
 	case "pass":
-		fmt.Fprintf(p.out, "ok    %s  %.1fs  %d passed\n", e.Package, e.Elapsed, run.passed)
+		fmt.Fprintf(p.out, "ok    %s  %.1fs%s  %d passed\n", e.Package, e.Elapsed, run.cpu, run.passed)
 	case "skip":
 		fmt.Fprintf(p.out, "      %s  no tests\n", e.Package)
 	case "fail":
@@ -335,6 +341,6 @@ func (p *progress) printFailedPackage(c *command, e event, run *packageRun) {
 		p.printOutput(run.output[""])
 	}
 
-	fmt.Fprintf(p.out, "FAIL  %s  %.1fs\n", e.Package, e.Elapsed)
+	fmt.Fprintf(p.out, "FAIL  %s  %.1fs%s\n", e.Package, e.Elapsed, run.cpu)
 	c.failures = append(c.failures, e.Package)
 }

@@ -24,6 +24,15 @@ func TestFollow(t *testing.T) {
 	for name, c := range map[string]struct{ in, out, err string }{
 		"passes": {passing,
 			"ok    weir/a  1.2s  1 passed\n      weir/b  no tests\n", ""},
+		"the processor time is measured": {`{"Action":"pass","Package":"weir/a","Test":"TestOne"}
+{"Action":"output","Package":"weir/a","Output":"testprogress: cpu 3.1s\n"}
+{"Action":"pass","Package":"weir/a","Elapsed":2}
+`, "ok    weir/a  2.0s, cpu 3.1s  1 passed\n", ""},
+		"the processor time of a crash": {`{"Action":"run","Package":"weir/a","Test":"TestOne"}
+{"Action":"output","Package":"weir/a","Test":"TestOne","Output":"panic: no\n"}
+{"Action":"output","Package":"weir/a","Test":"TestOne","Output":"testprogress: cpu 3.1s\n"}
+{"Action":"fail","Package":"weir/a","Elapsed":2}
+`, "panic: no\nFAIL  weir/a  2.0s, cpu 3.1s\n", "1 of 1 packages failed: weir/a"},
 		"a test is skipped": {`{"Action":"run","Package":"weir/a","Test":"TestOne"}
 {"Action":"skip","Package":"weir/a","Test":"TestOne/sub"}
 {"Action":"pass","Package":"weir/a","Test":"TestOne"}
