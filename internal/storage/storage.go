@@ -26,10 +26,15 @@ const AnyETag ETag = "*"
 
 // Row is one table entity. Each value is a string, int64, bool, float64, []byte or time.Time. Times
 // are in UTC and have a precision of 100 ns. A write ignores values that are nil.
+//
+// WrittenAt is the time of the row's last write, by the clock of storage: of two writes of a row,
+// the later one has no earlier time, whichever processes made them. Get returns it if that write
+// had Op.KeepsTime. In all other cases it has no meaning.
 type Row struct {
 	Partition string
 	Key       string
 	ETag      ETag
+	WrittenAt time.Time
 	Values    map[string]any
 }
 
@@ -46,12 +51,14 @@ const (
 )
 
 // Op is one operation of a transaction. Replace, Merge and Delete succeed only if the row's ETag is
-// IfMatch. An empty IfMatch means AnyETag.
+// IfMatch. An empty IfMatch means AnyETag. KeepsTime makes storage keep the time of the write; see
+// Row.WrittenAt.
 type Op struct {
-	Kind    OpKind
-	Key     string
-	IfMatch ETag
-	Values  map[string]any
+	Kind      OpKind
+	Key       string
+	IfMatch   ETag
+	Values    map[string]any
+	KeepsTime bool
 }
 
 // Limits of one transaction, from Azure's documentation ("Performing entity group transactions").

@@ -35,6 +35,14 @@ func toRow(entity map[string]any) (storage.Row, error) {
 	r.Key, _ = entity["RowKey"].(string)
 	etag, _ := entity["odata.etag"].(string)
 	r.ETag = storage.ETag(etag)
+	if text, hasTime := entity["Timestamp"].(string); hasTime {
+		at, err := time.Parse(time.RFC3339Nano, text)
+		if err != nil {
+			return storage.Row{}, fmt.Errorf("decode the time of the write: %w", err)
+		}
+		r.WrittenAt = at.UTC()
+	}
+
 	for name, raw := range entity {
 		if raw == nil || isSystem(name) {
 			continue

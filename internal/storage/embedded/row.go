@@ -29,6 +29,10 @@ const (
 	typeTime
 )
 
+// timeName is the name under which a row keeps the time of its last write (storage.Op.KeepsTime).
+// No caller can write a value of this name.
+const timeName = "Timestamp"
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // sumOf returns the checksum of parts, each with its length.
@@ -131,6 +135,11 @@ func decodeRow(partition, key string, value []byte,
 	for len(d.rest) > 0 && !d.isDamaged {
 		name := d.takeText()
 		v := d.takeValue()
+		if at, isTime := v.(time.Time); isTime && string(name) == timeName {
+			row.WrittenAt = at
+			continue
+		}
+
 		if isWanted == nil || isWanted(name) {
 			row.Values[string(name)] = copyValue(v)
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"strconv"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -113,7 +114,7 @@ func (t *table) Transact(ctx context.Context, name string,
 		return nil, err
 	}
 
-	w := &rowWriter{partition: name, ops: make([]rowOp, len(ops)),
+	w := &rowWriter{now: t.store.now, partition: name, ops: make([]rowOp, len(ops)),
 		etags: make([]storage.ETag, len(ops))}
 	weight := 0
 	for i, op := range ops {
@@ -156,10 +157,12 @@ type rowOp struct {
 	ifMatch storage.ETag
 	value   []byte         // the whole encoded row, except for Merge and Delete
 	merged  map[string]any // the values of a Merge
+	// the row gets the time of the write
+	keepsTime bool
 }
 
 func prepareOp(op storage.Op) rowOp {
-	p := rowOp{kind: op.Kind, key: op.Key, ifMatch: op.IfMatch}
+	p := rowOp{kind: op.Kind, key: op.Key, ifMatch: op.IfMatch, keepsTime: op.KeepsTime}
 	switch op.Kind {
 	case storage.Merge:
 		p.merged = copyValues(op.Values)
@@ -174,6 +177,7 @@ func prepareOp(op storage.Op) rowOp {
 
 // rowWriter is a transaction of the port.
 type rowWriter struct {
+	now       func() time.Time
 	partition string
 	ops       []rowOp
 	etags     []storage.ETag
@@ -232,6 +236,10 @@ func (w *rowWriter) write(tx *bolt.Tx) error {
 		value, err := op.newValue(w.partition, rows)
 		if err != nil {
 			return err
+		}
+
+		if op.keepsTime {
+			value = appendValue(appendText(value, timeName), w.now())
 		}
 
 		number, err := all.NextSequence()

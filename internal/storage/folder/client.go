@@ -240,6 +240,7 @@ func restoreRow(row storage.Row) storage.Row {
 		row.Values = map[string]any{}
 	}
 
+	row.WrittenAt = row.WrittenAt.UTC()
 	for name, value := range row.Values {
 		switch v := value.(type) {
 		case []byte:

@@ -27,7 +27,7 @@ type Account struct {
 // New returns an empty account. The function now is the account's clock.
 func New(now func() time.Time) *Account {
 	return &Account{
-		now: now, table: &Table{partitions: map[string]*partition{}},
+		now: now, table: &Table{now: now, partitions: map[string]*partition{}},
 		blobs:  &Blobs{now: now, blobs: map[string]*blob{}},
 		leases: &Leases{now: now, leases: map[string]*lease{}}, queues: map[string]*Queue{},
 		files: map[string]*Files{},

@@ -20,6 +20,7 @@ const (
 
 // Table implements storage.Table.
 type Table struct {
+	now        func() time.Time
 	mu         sync.Mutex
 	partitions map[string]*partition
 	version    int64
@@ -177,6 +178,10 @@ func (t *Table) applyOp(p *partition, name string, op storage.Op) storage.ETag {
 		if value != nil {
 			row.Values[column] = copyValue(value)
 		}
+	}
+
+	if op.KeepsTime {
+		row.WrittenAt, _ = copyValue(t.now()).(time.Time)
 	}
 
 	t.version++

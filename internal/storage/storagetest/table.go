@@ -38,6 +38,7 @@ func Table(t *testing.T, open func(t *testing.T) storage.Table) {
 		"Transact/Twice":            transactTwice,
 		"Transact/OneWins":          transactOneWins,
 		"Transact/SeenWholeOrNever": transactSeenWhole,
+		"Transact/KeepsTime":        transactKeepsTime,
 	})
 }
 
