@@ -29,7 +29,7 @@ func (n qualifiedName) String() string {
 // the document is read only once.
 type scanner struct {
 	text                string
-	decoder             *xml.Decoder
+	tokens              *markupReader
 	limits              Limits
 	elementsLeft        int  // number of elements that the document may still have
 	mayExceedAttributes bool // the text has more equals signs than limits.Attributes
@@ -80,7 +80,7 @@ func scanWithPlaces(text string, limits Limits, places *places,
 		places.text = text
 	}
 
-	s := &scanner{places: places, text: text, decoder: xml.NewDecoder(strings.NewReader(text)),
+	s := &scanner{places: places, text: text, tokens: &markupReader{text: text},
 		limits: limits, elementsLeft: limits.Elements,
 		mayExceedAttributes: strings.Count(text, "=") > limits.Attributes,
 		namespaces:          newNamespaceScope(),
@@ -91,7 +91,7 @@ func scanWithPlaces(text string, limits Limits, places *places,
 	}
 
 	for {
-		start := int(s.decoder.InputOffset())
+		start := s.tokens.offset
 		if s.mayExceedAttributes && countAttributes(text[start:]) > limits.Attributes {
 			return nil, s.errorAt(start,
 				fmt.Sprintf("an element has more than %d attributes", limits.Attributes))
@@ -105,8 +105,8 @@ func scanWithPlaces(text string, limits Limits, places *places,
 		}
 
 		s.start = start
-		token, err := s.decoder.RawToken()
-		end := int(s.decoder.InputOffset())
+		token, err := s.tokens.next()
+		end := s.tokens.offset
 		s.end = end
 		if errors.Is(err, io.EOF) {
 			break
@@ -141,13 +141,10 @@ func (s *scanner) checkToken(token xml.Token, raw string) string {
 		return firstNonEmpty(checkStartTag(raw), s.startElement(t))
 	case xml.EndElement:
 		return s.endElement(t)
+	case plainText:
+		return s.addText(raw, string(t))
 	case xml.CharData:
-		if problem := s.checkText(raw); problem != "" {
-			return problem
-		}
-		if len(s.open) > 0 && s.open[len(s.open)-1].holder != nil {
-			s.open[len(s.open)-1].holder.AddChild(etree.NewText(string(t)))
-		}
+		return s.addText(raw, string(t))
 
 	case xml.Directive:
 		problem := s.doctype.readDirective(raw, s.hasRoot)
@@ -164,6 +161,20 @@ func (s *scanner) checkToken(token xml.Token, raw string) string {
 			// instruction. The tree does not need the instruction's content.
 			parent.AddChild(etree.NewProcInst(t.Target, ""))
 		}
+	}
+
+	return ""
+}
+
+// addText checks a text, and adds it to the tree if it is needed. The tree has a copy, because a
+// message can keep it for longer than the document.
+func (s *scanner) addText(raw, text string) (problem string) {
+	if problem := s.checkText(raw); problem != "" {
+		return problem
+	}
+
+	if len(s.open) > 0 && s.open[len(s.open)-1].holder != nil {
+		s.open[len(s.open)-1].holder.AddChild(etree.NewText(strings.Clone(text)))
 	}
 
 	return ""
