@@ -17,6 +17,7 @@ import (
 	"weir/internal/lane"
 	"weir/internal/lane/epochs"
 	"weir/internal/poll"
+	"weir/internal/settings"
 	"weir/internal/signin"
 	"weir/internal/steps"
 	"weir/internal/storage/azure"
@@ -25,7 +26,7 @@ import (
 
 // App has the parts of the process that need no connection.
 type App struct {
-	settings  Settings
+	settings  settings.Settings
 	log       *slog.Logger
 	budgets   budgets
 	contracts *contract.Set
@@ -43,7 +44,7 @@ type App struct {
 	signIn      audit.SignIn // the platform's sign-in of operators
 	door        *door.Door   // guards the routes; nil = a Functions host does
 
-	fixedSecrets []string // see Settings.fixedSecrets
+	fixedSecrets []string // see Settings.FixedSecrets
 
 	running atomic.Pointer[running] // nil until storage is open
 }
@@ -85,34 +86,34 @@ func prepareApp(env func(string) string, log *slog.Logger) (*App, problems) {
 
 // prepareAppWith is prepareApp with options.
 func prepareAppWith(env func(string) string, log *slog.Logger, o appOptions) (*App, problems) {
-	settings, err := loadSettings(env)
+	s, err := settings.Load(env)
 	a := &App{
-		settings:     settings,
+		settings:     s,
 		log:          log,
 		broken:       make(chan error, 1),
 		budgets:      currentBudgets(),
 		instance:     env("WEBSITE_INSTANCE_ID"),
 		signIn:       readSignIn(env),
-		fixedSecrets: settings.fixedSecrets(env),
+		fixedSecrets: s.FixedSecrets(env),
 	}
 
-	a.calendar, _ = calendar.New(settings.Calendar) // loadSettings has already returned this error
+	a.calendar, _ = calendar.New(s.Calendar) // settings.Load has already returned this error
 	storageCalls := &azure.Counter{}
-	a.instruments = newInstruments(&settings, a.calendar, storageCalls, a.countWaitingEvents)
+	a.instruments = newInstruments(&s, a.calendar, storageCalls, a.countWaitingEvents)
 	a.damages = &lane.Damages{Log: log, OnFound: a.instruments.metrics.FoundDamaged}
-	found := problems{settings: errors.Join(err, a.budgets.checkMaxBody(int64(settings.MaxBody)))}
-	if len(settings.Contracts) > 0 || err == nil {
-		a.contracts, found.contracts = contract.New(settings.contractDefinitions(),
-			contract.Limits{MaxBody: int64(settings.MaxBody), Memory: a.budgets.parse})
-		found.contracts = settings.addPositions(found.contracts)
+	found := problems{settings: errors.Join(err, a.budgets.checkMaxBody(int64(s.MaxBody)))}
+	if len(s.Contracts) > 0 || err == nil {
+		a.contracts, found.contracts = contract.New(s.ContractDefinitions(),
+			contract.Limits{MaxBody: int64(s.MaxBody), Memory: a.budgets.parse})
+		found.contracts = s.AddPositions(found.contracts)
 	}
 
-	if settings.Storage != "" || !settings.Identity.IsZero() || settings.Data != "" {
+	if s.Storage != "" || !s.Identity.IsZero() || s.Data != "" {
 		found.storage = a.openAccount(storageCalls, o)
 	}
 
-	if settings.Delivery.URL != "" {
-		found.cms = settings.addPositions(a.openCMS(o.withoutSignIn))
+	if s.Delivery.URL != "" {
+		found.cms = s.AddPositions(a.openCMS(o.withoutSignIn))
 	}
 
 	if a.transport != nil && (a.contracts != nil || found.contracts != nil) {
@@ -120,7 +121,7 @@ func prepareAppWith(env func(string) string, log *slog.Logger, o appOptions) (*A
 		if a.contracts != nil && err == nil {
 			a.sender = sender
 		}
-		found.contracts = errors.Join(found.contracts, settings.addPositions(err))
+		found.contracts = errors.Join(found.contracts, s.AddPositions(err))
 	}
 
 	return a, found
@@ -151,18 +152,18 @@ func (a *App) Close(ctx context.Context) {
 }
 
 // PollConfig returns the settings of the command `weir poll`.
-func (a *App) PollConfig() poll.Config { return a.settings.pollConfig() }
+func (a *App) PollConfig() poll.Config { return a.settings.PollConfig() }
 
 // DefaultPollConfig returns the settings of the command `weir poll` for a weir.yaml without such
 // settings.
 func DefaultPollConfig() poll.Config {
-	s := defaultSettings()
-	return s.pollConfig()
+	s := settings.Default()
+	return s.PollConfig()
 }
 
 // Lanes returns the number of lanes and the folding of keys in the settings.
 func (a *App) Lanes() epochs.Epoch {
-	return epochs.Epoch{Lanes: a.settings.Lanes, Fold: a.settings.Fold.rules}
+	return epochs.Epoch{Lanes: a.settings.Lanes, Fold: a.settings.Fold.Rules}
 }
 
 // ClosedUntil reports whether the calendar is closed now, and returns the reason and the end of the

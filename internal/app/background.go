@@ -13,6 +13,7 @@ import (
 	"weir/internal/panics"
 	"weir/internal/recur"
 	"weir/internal/replay"
+	"weir/internal/settings"
 	"weir/internal/telemetry"
 	"weir/internal/upkeep"
 	"weir/internal/weir"
@@ -22,8 +23,8 @@ import (
 // newNotifier sets the store's Notifier to a new sender of callbacks and events, and returns the
 // sender.
 func (a *App) newNotifier(store *lane.Store) *notify.Sender {
-	receivers, _ := a.settings.eventReceivers() // loadSettings has checked the receivers
-	callbacks, _ := a.settings.callbackRules()  // loadSettings has checked the rules
+	receivers, _ := a.settings.EventReceivers() // settings.Load has checked the receivers
+	callbacks, _ := a.settings.CallbackRules()  // settings.Load has checked the rules
 	sender := notify.New(notify.Config{Store: store, Leases: a.account.Leases(),
 		Receivers: receivers,
 		Callbacks: callbacks, Observer: a.instruments.notified, Now: time.Now, Log: a.log})
@@ -71,7 +72,7 @@ func (a *App) newSchedules(p *pipeline) *recur.Runner {
 		Log:       tracedLog{p.appender, p.store.Messages(), a.instruments.export},
 		Contracts: a.contracts, Waker: p.waker.Filed(), Now: time.Now, Skew: a.account.Skew,
 		Logger: a.log,
-		Limits: a.settings.Schedules.recurLimits(),
+		Limits: a.settings.Schedules.Limits(),
 	})
 }
 
@@ -102,7 +103,7 @@ func (r *running) newReplays() *replay.Runner {
 	return replay.New(replay.Config{
 		Store: r.store, Log: replay.LogOf(r.store), Leases: r.account.Leases(),
 		Lease: time.Duration(r.settings.Lease),
-		Wake:  r.waker.Ring, Finished: finished, Interval: r.settings.Delivery.Rate.interval(),
+		Wake:  r.waker.Ring, Finished: finished, Interval: r.settings.Delivery.Rate.Interval(),
 		Now:    time.Now,
 		Logger: r.log,
 	})
@@ -168,8 +169,8 @@ func (r *running) newInbox() *inbox.Collector {
 		Batches: r.batches, Messages: r.store.Messages(),
 		CanSplit: len(r.contracts.SplitPaths()) > 0,
 		MaxBody:  int64(r.settings.MaxBody), Quiet: time.Duration(s.Quiet),
-		Folders: s.inboxFolders(), RefusesOthers: s.Others == refuseOthers,
-		Retention: time.Duration(s.retentionOrDefault()),
+		Folders: s.InboxFolders(), RefusesOthers: s.Others == settings.RefuseOthers,
+		Retention: time.Duration(s.RetentionOrDefault()),
 		Wake:      r.waker.Filed().Ring,
 		Refused:   submissions{r.instruments, history.WayFile}.Refused, Now: time.Now,
 		Logger: r.log,
@@ -178,7 +179,7 @@ func (r *running) newInbox() *inbox.Collector {
 
 func (r *running) startHistory() *history.Keeper {
 	return history.NewKeeper(history.Config{Table: r.store.Table, Recorder: r.instruments.recorder,
-		Between: r.settings.Delivery.Rate.interval(), Now: time.Now, Log: r.log})
+		Between: r.settings.Delivery.Rate.Interval(), Now: time.Now, Log: r.log})
 }
 
 // retentionShare is the time for which retention works on one lane before it turns to the next

@@ -5,41 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	"weir/internal/cms"
-	"weir/internal/contract"
 	"weir/internal/lane"
 	"weir/internal/signin"
 	"weir/internal/steps"
 )
-
-// signInSettings has the settings of the sign-in to the CMS: one of the ways of package signin, or
-// Steps. Send, Cookies and For belong to Steps.
-type signInSettings struct {
-	signin.Settings `yaml:",inline"`
-	Steps           steps.Source `yaml:"steps"`
-	Send            steps.Source `yaml:"send"` // headers of each request after the sign-in
-	// true = each request has the cookies of the sign-in
-	Cookies bool         `yaml:"cookies"`
-	For     steps.Source `yaml:"for"` // time for which the sign-in is valid
-}
-
-func (s *signInSettings) isSet() bool {
-	return s.IsSet() || s.Steps.IsSet() || s.Send.IsSet() || s.For.IsSet() || s.Cookies
-}
-
-// isRenewable reports whether another sign-in can return a different credential.
-func (s *signInSettings) isRenewable() bool {
-	return s.Steps.IsSet() || s.OAuth2 != nil || s.JWT != nil || s.Azure != nil
-}
-
-// asksServer reports whether a sign-in sends requests. If so, a successful sign-in shows that a
-// server accepts the credential.
-func (s *signInSettings) asksServer() bool {
-	return s.Steps.IsSet() || s.OAuth2 != nil || s.Azure != nil
-}
 
 // openCMS sets a.transport to a new connection to the CMS. If withoutSignIn is true, the connection
 // uses neither delivery.signIn nor delivery.tls.
@@ -52,7 +26,7 @@ func (a *App) openCMS(withoutSignIn bool) error {
 		}
 	}
 
-	if err := cms.CheckTarget(a.settings.Delivery.URL, a.settings.cmsHeaders()); err != nil {
+	if err := cms.CheckTarget(a.settings.Delivery.URL, a.settings.CMSHeaders()); err != nil {
 		return err
 	}
 
@@ -71,7 +45,7 @@ func (a *App) newTransport() (http.RoundTripper, error) {
 	}
 
 	transport := cms.NewTransport(config)
-	if !d.SignIn.isSet() {
+	if !d.SignIn.IsSet() {
 		return transport, nil
 	}
 
@@ -104,12 +78,12 @@ func (a *App) newSignInSource(transport http.RoundTripper) (signin.Source, error
 			Azure: a.settings.Identity.NewTokenSource(), Now: time.Now})
 	}
 
-	if d.SignIn.IsSet() {
+	if d.SignIn.Settings.IsSet() {
 		return nil, errors.New(
 			"delivery.signIn has steps and a second way to sign in; keep one of them")
 	}
 
-	return steps.NewSignIn(steps.SignInConfig{File: a.settings.file, URL: d.URL,
+	return steps.NewSignIn(steps.SignInConfig{File: a.settings.File, URL: d.URL,
 		Steps: d.SignIn.Steps,
 		Send:  d.SignIn.Send, Cookies: d.SignIn.Cookies, For: d.SignIn.For, Transport: transport,
 		Timeout: time.Duration(d.Timeout), Now: time.Now})
@@ -119,7 +93,7 @@ func (a *App) newSignInSource(transport http.RoundTripper) (signin.Source, error
 // request for each message of the other contracts.
 func (a *App) compileSender() (*steps.Sender, error) {
 	d := &a.settings.Delivery
-	contracts := a.settings.contractsWithSteps()
+	contracts := a.settings.ContractsWithSteps()
 	switch {
 	case len(contracts) > 0:
 	case d.On.IsSet():
@@ -141,13 +115,13 @@ func (a *App) compileSender() (*steps.Sender, error) {
 		}
 	}
 
-	cfg := steps.Config{File: a.settings.file, URL: d.URL, Method: d.Method,
-		Headers: a.settings.cmsHeaders(),
-		Timeout: time.Duration(d.Timeout), Settle: a.settings.settleTime(), Rules: d.On,
+	cfg := steps.Config{File: a.settings.File, URL: d.URL, Method: d.Method,
+		Headers: a.settings.CMSHeaders(),
+		Timeout: time.Duration(d.Timeout), Settle: a.settings.SettleTime(), Rules: d.On,
 		RetryAfter: d.RetryAfter,
 		MaxAnswer:  int64(d.MaxAnswer), LookUps: a.settings.LookUps,
 		Contracts: contracts, Messages: a.contracts, Transport: a.transport, Now: time.Now,
-		Secrets: a.currentSecrets, CanSignInAnew: d.SignIn.isRenewable()}
+		Secrets: a.currentSecrets, CanSignInAnew: d.SignIn.IsRenewable()}
 
 	if a.contracts != nil {
 		cfg.SuccessRules, cfg.Answers = a.contracts.SuccessRules(), a.contracts.Answers()
@@ -161,30 +135,37 @@ func (a *App) contractNames() *lane.Contracts {
 	return lane.NewContracts(a.contracts.FormerNames())
 }
 
-func (s *Settings) contractDefinitions() []contract.Definition {
-	var definitions []contract.Definition
-	for _, c := range s.Contracts {
-		definitions = append(definitions, c.Definition)
-	}
-	return definitions
-}
-
-func (s *Settings) contractsWithSteps() []steps.Contract {
-	var found []steps.Contract
-	for i, c := range s.Contracts {
-		if !c.Steps.IsSet() {
-			continue
-		}
-		found = append(found, steps.Contract{Name: c.Name, Key: c.Key,
-			Path: fmt.Sprintf("contracts[%d].steps", i), Steps: c.Steps})
-	}
-
-	return found
-}
-
 func (a *App) checkSignIn(ctx context.Context) error {
 	if a.keeper == nil {
 		return nil
 	}
 	return a.keeper.Check(ctx)
+}
+
+// warnLookUps returns a warning for each look-up of a contract that may find another key's item,
+// and for each rule that compares a value which no answer has. If names is not nil, it has the
+// contracts to look at.
+func (a *App) warnLookUps(names []string) (warnings []string) {
+	if a.sender == nil {
+		return nil
+	}
+
+	for _, c := range a.settings.ContractsWithSteps() {
+		if names == nil || slices.Contains(names, c.Name) {
+			warnings = append(warnings, a.sender.WarnLookUps(c.Name)...)
+			warnings = append(warnings, a.sender.WarnUnselected(c.Name)...)
+		}
+	}
+
+	return warnings
+}
+
+// currentSecrets returns all secrets that this process knows now: those of the settings, of the
+// proxies and of the sign-in, and the values of the variables that the steps use.
+func (a *App) currentSecrets() []string {
+	secrets := slices.Concat(a.fixedSecrets, a.settings.File.Secrets())
+	if a.keeper != nil {
+		secrets = append(secrets, a.keeper.Secrets()...)
+	}
+	return secrets
 }

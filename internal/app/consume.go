@@ -15,6 +15,7 @@ import (
 	"weir/internal/panics"
 	"weir/internal/rabbitmq"
 	"weir/internal/relane"
+	"weir/internal/settings"
 	"weir/internal/telemetry"
 	"weir/internal/upstream"
 	"weir/internal/weir"
@@ -39,7 +40,7 @@ func Consume(ctx context.Context, p Process) error {
 	if err == nil && a.settings.Data != "" {
 		a.closeAccount()
 		err = errors.New("weir serve takes the messages of its folder itself: leave out " +
-			DataVariable)
+			settings.DataVariable)
 	}
 
 	if err != nil {
@@ -134,12 +135,12 @@ func (a *App) newConsumeWork(ctx context.Context, store *lane.Store) consumeWork
 func (a *App) newConsumer(appender filing.Appender, wake func(lane int),
 	upstreams *upstream.Set) *rabbitmq.Consumer {
 	s := a.settings.Intake.RabbitMQ
-	tlsConfig, _ := s.TLS.NewConfig() // no error, because loadSettings has checked s.TLS
+	tlsConfig, _ := s.TLS.NewConfig() // no error, because settings.Load has checked s.TLS
 	return rabbitmq.New(rabbitmq.Config{URL: string(s.URL), TLS: tlsConfig,
 		MaxBody: int64(a.settings.MaxBody), Name: "weir " + a.processName(),
-		Queues: s.consumedQueues(), Prefetch: s.prefetchOrDefault(),
+		Queues: s.ConsumedQueues(), Prefetch: s.PrefetchOrDefault(),
 		DeadLetterExchange: s.DeadLetterExchange,
-		RequiresMessageID:  s.requiresMessageID(),
+		RequiresMessageID:  s.RequiresMessageID(),
 		Filer:              a.newFiler(tracedAppender{appender, a.instruments.export}, upstreams),
 		Wake:               wake, Observer: submissions{a.instruments, history.WayBroker},
 		Now: time.Now, Log: a.log})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/internal/lane/transfer"
+	"weir/internal/settings"
 	"weir/internal/storage/azure"
 	"weir/internal/storage/embedded"
 	"weir/internal/storage/folder"
@@ -90,24 +91,24 @@ func openPlace(env func(string) string, name string, isSource bool) (s transfer.
 }
 
 func openAzurePlace(env func(string) string) (s transfer.Store, closeIt func() error, err error) {
-	settings := Settings{Prefix: cmp.Or(env("WEIR_PREFIX"), "weir")}
+	from := settings.Settings{Prefix: cmp.Or(env("WEIR_PREFIX"), "weir")}
 	withoutFolder := func(name string) string {
-		if name == DataVariable {
+		if name == settings.DataVariable {
 			return ""
 		}
 		return env(name)
 	}
-	if err := settings.readStorage(withoutFolder); err != nil {
+	if err := from.ReadStorage(withoutFolder); err != nil {
 		return s, nil, err
 	}
 
-	a, err := azure.Open(azure.Config{ConnectionString: string(settings.Storage),
-		Identity: settings.Identity, Prefix: settings.Prefix})
+	a, err := azure.Open(azure.Config{ConnectionString: string(from.Storage),
+		Identity: from.Identity, Prefix: from.Prefix})
 	if err != nil {
 		return s, nil, err
 	}
 
-	return transfer.Store{Name: "the storage account (WEIR_PREFIX " + settings.Prefix + ")",
+	return transfer.Store{Name: "the storage account (WEIR_PREFIX " + from.Prefix + ")",
 			Table:      a.Table(),
 			Partitions: a, Bodies: a.Bodies(), Leases: a.Leases(), Inbox: a.Inbox(),
 			Accepted: a.Accepted(),

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weir/internal/inflight"
+	"weir/internal/settings"
 )
 
 // openCrashGuard returns the guard against requests that end the process again and again. The
@@ -13,7 +14,7 @@ import (
 // and all requests run: an app without a folder for temporary files must not stand still.
 func openCrashGuard(env func(string) string, log *slog.Logger) (guard *inflight.Guard,
 	closeMarks func()) {
-	file, err := inflight.OpenFile(os.TempDir(), os.Getppid(), env(hostPortName), time.Now())
+	file, err := inflight.OpenFile(os.TempDir(), os.Getppid(), env(settings.HostPortVariable), time.Now())
 	if err != nil {
 		log.Warn("handler: requests run without a crash guard", "err", err)
 		return nil, func() {}

@@ -13,6 +13,7 @@ import (
 	"weir/internal/door"
 	"weir/internal/loopback"
 	"weir/internal/panics"
+	"weir/internal/settings"
 )
 
 // CMSVariable is the variable that weir.yaml names in delivery.url. The command weir serve --demo
@@ -85,14 +86,14 @@ func (d *DemoCMS) Close() {
 // CheckDemoSettings returns an error if the settings are wrong, or if they write to another CMS
 // than the demo CMS: the samples of a demo must not reach a real CMS.
 func CheckDemoSettings(env func(string) string, cms *DemoCMS) error {
-	s, err := loadSettings(env)
+	s, err := settings.Load(env)
 	switch {
 	case err != nil:
 		return err
 	case s.Delivery.URL != cms.ContentURL():
 		return fmt.Errorf(
 			"--demo writes to the demo CMS only, so %s must have delivery.url: ${%s}",
-			s.fileName,
+			s.FileName,
 			CMSVariable,
 		)
 

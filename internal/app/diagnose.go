@@ -20,6 +20,7 @@ import (
 	"weir/internal/lane/epochs"
 	"weir/internal/panics"
 	"weir/internal/recur"
+	"weir/internal/settings"
 	"weir/internal/storage"
 	"weir/internal/storage/azure"
 )
@@ -47,22 +48,22 @@ func Diagnose(ctx context.Context, env func(string) string, samples []Sample) []
 	a, found := prepareAppWith(env, slog.New(slog.DiscardHandler),
 		appOptions{program: "weir check"})
 	defer a.closeAccount()
-	d, file := diagnosis{a}, filepath.Base(configPath(env))
+	d, file := diagnosis{a}, filepath.Base(settings.Path(env))
 	var ofStorage error
-	ofStorage, found.settings = splitStorageProblems(found.settings)
+	ofStorage, found.settings = settings.SplitStorageProblems(found.settings)
 	findings := []Finding{{Name: "settings", Wrong: found.settings,
 		Todo:     "correct it in " + file + " or in the environment",
-		Warnings: a.settings.listWarnings()}}
+		Warnings: a.settings.ListWarnings()}}
 
 	if a.contracts != nil || found.contracts != nil { // both are nil if weir.yaml could not be read
 		findings = append(findings,
-			Finding{Name: "contracts", Detail: strings.Join(a.settings.contractNames(), ", "),
+			Finding{Name: "contracts", Detail: strings.Join(a.settings.ContractNames(), ", "),
 				Wrong:    found.contracts,
 				Todo:     todoFor(found.contracts, file, "correct it under contracts: in "+file),
 				Warnings: a.warnLookUps(nil)})
 
 		findings = append(findings,
-			slices.Concat(a.settings.describePages(), a.settings.describeDoctypes())...)
+			slices.Concat(describePages(&a.settings), describeDoctypes(&a.settings))...)
 	}
 
 	if found.settings == nil {
@@ -73,7 +74,7 @@ func Diagnose(ctx context.Context, env func(string) string, samples []Sample) []
 		findings = append(findings, d.diagnoseUpstreams())
 	}
 
-	if found.settings == nil && a.settings.hasDoor() {
+	if found.settings == nil && hasDoor(&a.settings) {
 		findings = append(findings, d.diagnoseDoor(time.Now()))
 	}
 
@@ -100,20 +101,20 @@ func Diagnose(ctx context.Context, env func(string) string, samples []Sample) []
 // names, without storage and without the CMS. It does not check delivery.signIn and delivery.tls.
 func DiagnoseOffline(env func(string) string) []Finding {
 	a, found, _ := openWithStandIns(env)
-	file := filepath.Base(configPath(env))
+	file := filepath.Base(settings.Path(env))
 	findings := []Finding{{Name: "settings",
 		Wrong: withoutVariables(errors.Join(found.settings, found.cms), env),
 		Todo:  "correct it in " + file}}
 
 	if a != nil && (a.contracts != nil || found.contracts != nil) {
 		findings = append(findings,
-			Finding{Name: "contracts", Detail: strings.Join(a.settings.contractNames(), ", "),
+			Finding{Name: "contracts", Detail: strings.Join(a.settings.ContractNames(), ", "),
 				Wrong:    found.contracts,
 				Todo:     todoFor(found.contracts, file, "correct it under contracts: in "+file),
 				Warnings: a.warnLookUps(nil)})
 
 		findings = append(findings,
-			slices.Concat(a.settings.describePages(), a.settings.describeDoctypes())...)
+			slices.Concat(describePages(&a.settings), describeDoctypes(&a.settings))...)
 	}
 
 	return findings
@@ -121,7 +122,7 @@ func DiagnoseOffline(env func(string) string) []Finding {
 
 // describePages names the contracts whose CMS may answer with a page of HTML that Weir does not
 // take for success. weir check sends no message, so it cannot see such an answer.
-func (s *Settings) describePages() []Finding {
+func describePages(s *settings.Settings) []Finding {
 	var names []string
 	for _, c := range s.Contracts {
 		if !c.Steps.IsSet() && c.Success == "" {
@@ -139,7 +140,7 @@ func (s *Settings) describePages() []Finding {
 }
 
 // describeDoctypes names the contracts whose CMS gets the document type declarations of messages.
-func (s *Settings) describeDoctypes() []Finding {
+func describeDoctypes(s *settings.Settings) []Finding {
 	var names []string
 	for _, c := range s.Contracts {
 		if c.PassesDoctype() {
@@ -164,7 +165,7 @@ func withoutVariables(wrong error, env func(string) string) error {
 		return nil
 	}
 
-	text, _ := os.ReadFile(configPath(env)) // after an error, wrong has that error
+	text, _ := os.ReadFile(settings.Path(env)) // after an error, wrong has that error
 	lines := strings.Split(string(text), "\n")
 	var left []error
 	for problem := range strings.SplitSeq(wrong.Error(), "\n") {
@@ -172,7 +173,7 @@ func withoutVariables(wrong error, env func(string) string) error {
 		number, _, _ := strings.Cut(position, ":")
 		n, err := strconv.Atoi(number)
 		isOfVariable := err == nil && n >= 1 && n <= len(lines) &&
-			slices.ContainsFunc(namedVariables(lines[n-1]),
+			slices.ContainsFunc(settings.NamedVariables(lines[n-1]),
 				func(name string) bool { return env(name) == "" })
 		if !isOfVariable {
 			left = append(left, errors.New(problem))
@@ -185,7 +186,7 @@ func withoutVariables(wrong error, env func(string) string) error {
 // hideSecrets hides the secrets of the settings, the proxies and the sign-in in a finding. An error
 // of a library can quote an address with its password.
 func (d diagnosis) hideSecrets(f *Finding) {
-	if d.settings.file == nil {
+	if d.settings.File == nil {
 		return // weir.yaml could not be read, so no secret is known
 	}
 
@@ -194,14 +195,14 @@ func (d diagnosis) hideSecrets(f *Finding) {
 		base = &url.URL{}
 	}
 
-	secrets := cms.NewSecrets(base, d.settings.cmsHeaders(), d.currentSecrets)
+	secrets := cms.NewSecrets(base, d.settings.CMSHeaders(), d.currentSecrets)
 	f.Detail = secrets.Hide(f.Detail)
 	if f.Wrong == nil {
 		return
 	}
 
 	if text := f.Wrong.Error(); secrets.Hide(text) != text {
-		f.Wrong = &concealedProblem{secrets.Hide(text), f.Wrong}
+		f.Wrong = &settings.ConcealedProblem{Text: secrets.Hide(text), Cause: f.Wrong}
 	}
 }
 
@@ -270,7 +271,7 @@ func (d diagnosis) diagnoseTable(ctx context.Context) Finding {
 	}
 
 	recorded := record.Open
-	want := epochs.Epoch{Lanes: d.settings.Lanes, Fold: d.settings.Fold.rules}
+	want := epochs.Epoch{Lanes: d.settings.Lanes, Fold: d.settings.Fold.Rules}
 	switch {
 	case err != nil:
 		return addStorageError(f, err)
@@ -282,7 +283,7 @@ func (d diagnosis) diagnoseTable(ctx context.Context) Finding {
 		f.Detail = fmt.Sprintf(
 			"lanes: %s; storage was never used, so the next start takes lanes: %s from %s",
 			recorded,
-			want, d.settings.fileName)
+			want, d.settings.FileName)
 
 	case recorded.Fold != want.Fold:
 		f.Wrong = fmt.Errorf("storage has lanes: %d and fold: %s, and the settings have lanes: %d and fold: %s",
@@ -318,7 +319,7 @@ func (d diagnosis) isStorageUnused(ctx context.Context) bool {
 
 func (d diagnosis) diagnoseSchedules(ctx context.Context) Finding {
 	load, err := (&recur.Store{Table: d.account.Table(), Now: time.Now}).ReadLoad(ctx)
-	return addStorageError(compareSchedules(load, d.settings.Schedules.recurLimits()), err)
+	return addStorageError(compareSchedules(load, d.settings.Schedules.Limits()), err)
 }
 
 // compareSchedules warns if the load exceeds a limit. It reports no error, because stored schedules

@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"weir/internal/settings"
 )
 
 // diagnoseCMS opens a connection to the CMS, and signs in. It sends no message.
@@ -28,7 +30,7 @@ func (d diagnosis) diagnoseCMS(ctx context.Context, wrong error, file string) Fi
 	defer cancel()
 	through, target, err := resolveProxy(d.settings.Delivery.URL)
 	if err == nil {
-		err = d.settings.testConnection(ctx, through, target)
+		err = testConnection(ctx, &d.settings, through, target)
 	}
 
 	if err != nil {
@@ -44,7 +46,7 @@ func (d diagnosis) diagnoseCMS(ctx context.Context, wrong error, file string) Fi
 		return f
 	}
 
-	if d.settings.Delivery.SignIn.asksServer() {
+	if d.settings.Delivery.SignIn.AsksServer() {
 		f.Detail += ", and the sign-in succeeds"
 	}
 
@@ -98,7 +100,7 @@ func resolveProxy(address string) (through, target *url.URL, err error) {
 
 // testConnection opens a connection to the address "through". For an https target without a proxy
 // it also checks the certificate of the CMS, with the authorities of delivery.tls.
-func (s *Settings) testConnection(ctx context.Context, through, target *url.URL) error {
+func testConnection(ctx context.Context, s *settings.Settings, through, target *url.URL) error {
 	port := through.Port()
 	if port == "" {
 		port = map[string]string{"https": "443", "socks5": "1080", "socks5h": "1080"}[through.Scheme]

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"weir/internal/settings"
 	"weir/internal/signin"
 )
 
@@ -25,13 +26,13 @@ func TestResolveProxyAndTestConnection(t *testing.T) {
 		t.Fatalf("got %v for %v (%v), want %s", through, target, err, listener.Addr())
 	}
 
-	var s Settings
-	if err := s.testConnection(t.Context(), through, target); err != nil {
+	var s settings.Settings
+	if err := testConnection(t.Context(), &s, through, target); err != nil {
 		t.Error(err)
 	}
 
 	listener.Close()
-	if err := s.testConnection(t.Context(), through, target); err == nil {
+	if err := testConnection(t.Context(), &s, through, target); err == nil {
 		t.Error("port without a listener: got no error, want one")
 	}
 }
@@ -48,14 +49,14 @@ func TestTestConnection_OwnAuthority(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	var s Settings
-	if err := s.testConnection(t.Context(), through, target); err == nil {
+	var s settings.Settings
+	if err := testConnection(t.Context(), &s, through, target); err == nil {
 		t.Error("without delivery.tls: got no error, want one of the certificate")
 	}
 
 	s.Delivery.TLS.CA = signin.Secret(
 		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cms.Certificate().Raw}))
-	if err := s.testConnection(t.Context(), through, target); err != nil {
+	if err := testConnection(t.Context(), &s, through, target); err != nil {
 		t.Errorf("with the authority in delivery.tls: got %v, want no error", err)
 	}
 }

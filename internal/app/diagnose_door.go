@@ -7,31 +7,32 @@ import (
 	"time"
 
 	"weir/internal/door"
+	"weir/internal/settings"
 )
 
 // hasDoor reports whether weir serve can run with these settings, as far as weir check knows: the
 // settings have a folder, keys or a certificate.
-func (s *Settings) hasDoor() bool {
-	return s.Data != "" || len(s.Keys) > 0 || s.TLS != (tlsFiles{})
+func hasDoor(s *settings.Settings) bool {
+	return s.Data != "" || len(s.Keys) > 0 || s.TLS != (settings.TLSFiles{})
 }
 
 // diagnoseDoor checks the keys and the certificate of weir serve. The settings are valid.
 func (d diagnosis) diagnoseDoor(now time.Time) Finding {
-	keys, _ := door.ParseKeys(d.settings.Keys) // loadSettings has checked the keys
+	keys, _ := door.ParseKeys(d.settings.Keys) // settings.Load has checked the keys
 	f := Finding{Name: "door", Detail: describeKeys(keys), Warnings: keys.Equal()}
 	if closed := keys.Closed(); len(keys) > 0 && len(closed) > 0 {
 		f.Warnings = append(f.Warnings, "no key opens "+strings.Join(closed, ", ")+
 			": weir serve refuses all requests to them; weir key new makes a key")
 	}
 
-	if !d.settings.TLS.isSet() {
+	if !d.settings.TLS.IsSet() {
 		return f
 	}
 
 	expiresAt, warning, err := door.CheckCertificate(d.settings.TLS.Certificate,
 		d.settings.TLS.Key, now)
 	if err != nil {
-		f.Wrong, f.Todo = err, "correct the file, or tls in "+d.settings.fileName
+		f.Wrong, f.Todo = err, "correct the file, or tls in "+d.settings.FileName
 		return f
 	}
 

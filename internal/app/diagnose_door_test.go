@@ -14,10 +14,11 @@ import (
 	"time"
 
 	"weir/internal/door"
+	"weir/internal/settings"
 )
 
 // writePair writes a certificate that expires at a time, and its key.
-func writePair(t *testing.T, expiresAt time.Time) tlsFiles {
+func writePair(t *testing.T, expiresAt time.Time) settings.TLSFiles {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -37,7 +38,7 @@ func writePair(t *testing.T, expiresAt time.Time) tlsFiles {
 	}
 
 	dir := t.TempDir()
-	files := tlsFiles{Certificate: filepath.Join(dir, "tls.crt"),
+	files := settings.TLSFiles{Certificate: filepath.Join(dir, "tls.crt"),
 		Key: filepath.Join(dir, "tls.key")}
 	for name, block := range map[string]*pem.Block{files.Certificate: {Type: "CERTIFICATE",
 		Bytes: cert}, files.Key: {Type: "PRIVATE KEY", Bytes: private}} {
@@ -60,20 +61,20 @@ func TestDiagnoseDoor_Certificate(t *testing.T) {
 	}
 
 	for name, c := range map[string]struct {
-		files          tlsFiles
+		files          settings.TLSFiles
 		wrong, warning string
 	}{
-		"None": {tlsFiles{}, "", ""},
+		"None": {settings.TLSFiles{}, "", ""},
 		"Good": {good, "", ""},
-		"NoCertificate": {tlsFiles{"/nowhere/tls.crt", good.Key},
+		"NoCertificate": {settings.TLSFiles{Certificate: "/nowhere/tls.crt", Key: good.Key},
 			"tls: certificate: open /nowhere/tls.crt", ""},
-		"NoKey": {tlsFiles{good.Certificate, "/nowhere/tls.key"},
+		"NoKey": {settings.TLSFiles{Certificate: good.Certificate, Key: "/nowhere/tls.key"},
 			"tls: key: open /nowhere/tls.key", ""},
-		"Unreadable": {tlsFiles{t.TempDir(), good.Key}, "tls: certificate: read ", ""},
-		"NoPEM":      {tlsFiles{noText, good.Key}, "failed to find any PEM data", ""},
-		"KeyOfAnother": {tlsFiles{good.Certificate, other.Key},
+		"Unreadable": {settings.TLSFiles{Certificate: t.TempDir(), Key: good.Key}, "tls: certificate: read ", ""},
+		"NoPEM":      {settings.TLSFiles{Certificate: noText, Key: good.Key}, "failed to find any PEM data", ""},
+		"KeyOfAnother": {settings.TLSFiles{Certificate: good.Certificate, Key: other.Key},
 			"private key does not match", ""},
-		"Swapped": {tlsFiles{good.Key, good.Certificate},
+		"Swapped": {settings.TLSFiles{Certificate: good.Key, Key: good.Certificate},
 			"are not a certificate and its private key", ""},
 		"Expired": {writePair(t, now.Add(-time.Hour)), "",
 			"expired at 2026-01-08T11:00:00Z"},
@@ -85,7 +86,7 @@ func TestDiagnoseDoor_Certificate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := diagnosis{&App{settings: Settings{TLS: c.files}}}
+			d := diagnosis{&App{settings: settings.Settings{TLS: c.files}}}
 			f := d.diagnoseDoor(now)
 
 			wrong := ""
@@ -137,7 +138,7 @@ func TestDiagnoseDoor_Keys(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := diagnosis{&App{settings: Settings{Keys: one.keys}}}.diagnoseDoor(time.Now()).Warnings
+			got := diagnosis{&App{settings: settings.Settings{Keys: one.keys}}}.diagnoseDoor(time.Now()).Warnings
 			isAsWanted := len(got) == len(one.want)
 			for i := range min(len(got), len(one.want)) {
 				isAsWanted = isAsWanted && strings.HasPrefix(got[i], one.want[i])

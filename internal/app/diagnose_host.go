@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"weir/internal/residence/hostwatch"
+	"weir/internal/settings"
 )
 
 // planNames describes the hosting plans, by the value of WEBSITE_SKU. Some descriptions have advice
@@ -54,10 +55,10 @@ func (d diagnosis) diagnoseHost(env func(string) string) Finding {
 	}
 
 	if env("WEBSITE_SITE_NAME") != "" && env("WEIR_PREFIX") == "" {
-		f.Wrong = errors.Join(f.Wrong, errNoPrefix)
+		f.Wrong = errors.Join(f.Wrong, settings.ErrNoPrefix)
 	}
 
-	if env("WEBSITE_SKU") == "FlexConsumption" && !d.settings.deliversByTicket() {
+	if env("WEBSITE_SKU") == "FlexConsumption" && !d.settings.DeliversByTicket() {
 		f.Detail += ", every instance delivers: what outlasts a ticket moves to the group of process " +
 			"(delivery.instances)"
 	}

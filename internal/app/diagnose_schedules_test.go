@@ -5,11 +5,12 @@ import (
 	"testing"
 
 	"weir/internal/recur"
+	"weir/internal/settings"
 )
 
 func TestDiagnose_ComparesSchedulesWithTheirLimits(t *testing.T) {
 	t.Parallel()
-	limits := defaultSettings().Schedules.recurLimits()
+	limits := settings.Default().Schedules.Limits()
 	if want := (recur.Limits{Count: 500, Rate: 10}); limits != want {
 		t.Fatalf("got %+v, want %+v", limits, want)
 	}

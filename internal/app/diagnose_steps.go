@@ -24,7 +24,7 @@ type Sample struct {
 // look-up that needs values of a message is sent only if a sample belongs to the contract.
 func (d diagnosis) diagnoseLookUps(ctx context.Context, samples []Sample) []Finding {
 	messages, findings := d.acceptSamples(ctx, samples)
-	for _, c := range d.settings.contractsWithSteps() {
+	for _, c := range d.settings.ContractsWithSteps() {
 		f := Finding{Name: "steps"}
 		l, found := d.sender.FindLookUp(c.Name)
 		m := messages[c.Name]

@@ -1,6 +1,5 @@
 // Package app makes the parts of the process from its settings, and runs them.
 //
-//   - Settings (settings.go) come from the environment and weir.yaml.
 //   - App (app.go) has the parts that need no connection: contracts, CMS client, storage account,
 //     metrics.
 //   - pipeline (pipeline.go) has the parts through which a message passes, from the appender to the

@@ -53,7 +53,7 @@ func (a *App) NewResharder(progress func(string)) relane.Resharder {
 		Store: &lane.Store{Table: a.account.Table(), Bodies: a.account.Bodies(), Now: time.Now,
 			Contracts: a.contractNames(), Damages: a.damages},
 		Leases: a.account.Leases(), Lease: time.Duration(a.settings.Lease),
-		Settle: a.settings.settleTime(), Log: a.log,
+		Settle: a.settings.SettleTime(), Log: a.log,
 		Drainer: func(store *lane.Store) relane.Drainer {
 			store.Notifier = deadReceivers{a.newNotifier(store)}
 			return drain.New(a.drainConfig(store, a.newTickets(store)))

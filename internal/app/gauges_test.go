@@ -15,6 +15,7 @@ import (
 	"weir/functions/metrics"
 	"weir/internal/calendar"
 	"weir/internal/lane"
+	"weir/internal/settings"
 	"weir/internal/storage/azure"
 	"weir/internal/storage/memory"
 	"weir/internal/weir"
@@ -32,7 +33,7 @@ func TestLaneGauges(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		a := &App{settings: defaultSettings()}
+		a := &App{settings: settings.Default()}
 		a.settings.Lanes = 2
 		a.calendar, _ = calendar.New(a.settings.Calendar)
 		a.instruments = newInstruments(&a.settings, a.calendar, &azure.Counter{},

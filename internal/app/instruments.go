@@ -10,6 +10,7 @@ import (
 	"weir/internal/lane"
 	"weir/internal/notify"
 	"weir/internal/overview"
+	"weir/internal/settings"
 	"weir/internal/storage/azure"
 	"weir/internal/telemetry"
 	"weir/internal/weir"
@@ -26,10 +27,10 @@ type instruments struct {
 
 // newInstruments returns instruments without an export. countEvents returns the number of events
 // that wait for their receivers.
-func newInstruments(s *Settings, c *calendar.Calendar, storageCalls *azure.Counter,
+func newInstruments(s *settings.Settings, c *calendar.Calendar, storageCalls *azure.Counter,
 	countEvents func() int) *instruments {
 	metrics := telemetry.NewMetrics(telemetry.Config{Storage: storageCalls, Build: telemetryBuild(),
-		Contracts: s.contractNames(), Upstreams: s.upstreamNames(), Now: time.Now})
+		Contracts: s.ContractNames(), Upstreams: s.UpstreamNames(), Now: time.Now})
 	recorder := history.NewRecorder(time.Now, storageCalls.Snapshot)
 	recorder.Throttled = storageCalls.Throttled
 	return &instruments{calendar: c, metrics: metrics,

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/internal/clock"
+	"weir/internal/settings"
 )
 
 const (
@@ -24,7 +25,7 @@ const (
 // listenForHost listens on the port that the host has chosen. If another process has the port, it
 // tries again. Without a host, it listens on any free port.
 func listenForHost(ctx context.Context, env func(string) string) (net.Listener, error) {
-	port := env(hostPortName)
+	port := env(settings.HostPortVariable)
 	if port == "" {
 		port = "0"
 	}

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"weir/internal/settings"
 )
 
 var errTaken = &net.OpError{Op: "listen", Err: os.NewSyscallError("bind", syscall.EADDRINUSE)}
@@ -27,7 +29,7 @@ func TestListenForHost_PortIsTaken(t *testing.T) {
 	port := strconv.Itoa(other.Addr().(*net.TCPAddr).Port)
 	tries := 0
 	env := func(name string) string {
-		if name == hostPortName {
+		if name == settings.HostPortVariable {
 			return port
 		}
 		return ""

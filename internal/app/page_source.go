@@ -35,7 +35,7 @@ func (r *running) newPages(turns *httpio.Turns, reads *httpio.Reads) http.Handle
 	return dashboard.New(
 		dashboard.Config{SignOut: signOut, Source: source, Reads: reads,
 			ProofFor:  r.newAuditWrapper().ProofFor,
-			Contracts: r.settings.contractNames(), Upstreams: r.settings.upstreamNames(),
+			Contracts: r.settings.ContractNames(), Upstreams: r.settings.UpstreamNames(),
 			Now: time.Now,
 			Log: r.log},
 	)

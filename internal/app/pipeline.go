@@ -119,7 +119,7 @@ func (a *App) ticketConfig(store *lane.Store, queue ticket.Queue) ticket.Config 
 	delay := a.settings.TicketDelay
 	cfg := ticket.Config{Queue: queue, Epoch: store.Epoch, MinDelay: time.Duration(delay.Min),
 		MaxDelay: time.Duration(delay.Max), NoDelay: delay.Max == 0, Now: time.Now, Log: a.log}
-	if a.settings.deliversByTicket() {
+	if a.settings.DeliversByTicket() {
 		cfg.NoDelay, cfg.CountsFor = true, holderLingers
 	}
 	return cfg
@@ -129,11 +129,11 @@ func (a *App) drainConfig(store *lane.Store, tickets drain.Tickets) drain.Config
 	s := &a.settings
 	return drain.Config{
 		Store: store, Leases: a.account.Leases(), Sender: a.newSender(), Tickets: tickets,
-		Lease: time.Duration(s.Lease), Settle: s.settleTime(), Attempts: s.Delivery.Attempts,
-		Backoff: s.backoffConfig(), Patience: time.Duration(s.Delivery.Patience),
-		RetryFor: s.retryFor(),
+		Lease: time.Duration(s.Lease), Settle: s.SettleTime(), Attempts: s.Delivery.Attempts,
+		Backoff: s.BackoffConfig(), Patience: time.Duration(s.Delivery.Patience),
+		RetryFor: s.RetryFor(),
 		Brake:    s.Delivery.Brake,
-		Rate:     s.Delivery.Rate.interval(), AtOnce: s.Delivery.MaxConcurrent, Now: time.Now,
+		Rate:     s.Delivery.Rate.Interval(), AtOnce: s.Delivery.MaxConcurrent, Now: time.Now,
 		Log:      a.log,
 		Observer: a.instruments.drainObserver(), Name: a.processName(), Calendar: a.calendar,
 		Remembers: a.sender.Remembers, Memory: a.budgets.lanes,

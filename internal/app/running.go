@@ -64,7 +64,7 @@ func newServerRunning(ctx context.Context, a *App, store *lane.Store, permit *re
 	checkEpoch func()) *running {
 	r := &running{App: a, serving: ctx, checkEpoch: checkEpoch,
 		pipeline: newPipeline(ctx, a, store, pipelineConfig{
-			sender: a.newSender(), permit: permit, ticketsOnly: a.settings.deliversByTicket()})}
+			sender: a.newSender(), permit: permit, ticketsOnly: a.settings.DeliversByTicket()})}
 	r.appender.OnSealed = checkEpoch
 	r.upstreams = a.newUpstreams(store.Table)
 	r.history = r.startHistory()

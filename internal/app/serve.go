@@ -16,6 +16,7 @@ import (
 	"weir/internal/lane"
 	"weir/internal/relane"
 	"weir/internal/residence"
+	"weir/internal/settings"
 	"weir/internal/telemetry"
 )
 
@@ -48,7 +49,7 @@ func Serve(ctx context.Context, p Process) error {
 	level.Set(slog.Level(a.settings.Log.Level))
 	a.startExport(ctx, export)
 	s := newServer(a, p.StartedAt)
-	if IsHosted(p.Env) {
+	if settings.IsHosted(p.Env) {
 		s.host = residence.FindHost(p.Env, log)
 		// a write to the stdout of a dead host must not end the process
 		signal.Ignore(syscall.SIGPIPE)

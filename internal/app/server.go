@@ -164,10 +164,3 @@ func (s *Server) checkEpoch() {
 	default:
 	}
 }
-
-// hostPortName is the variable with the port on which a custom handler must listen. Only a
-// Functions host sets the variable.
-const hostPortName = "FUNCTIONS_CUSTOMHANDLER_PORT"
-
-// IsHosted reports whether a Functions host has started this process.
-func IsHosted(env func(string) string) bool { return env(hostPortName) != "" }

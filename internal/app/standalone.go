@@ -16,6 +16,7 @@ import (
 	"weir/internal/door"
 	"weir/internal/lane"
 	"weir/internal/panics"
+	"weir/internal/settings"
 	"weir/internal/telemetry"
 	"weir/internal/trigger"
 )
@@ -137,17 +138,17 @@ func (a *App) serveAlone(
 // newStandalone returns the parts that stand in for a Functions host. The error has a line for each
 // problem.
 func (a *App) newStandalone(o StandaloneOptions) (*standalone, error) {
-	a.settings.Delivery.Instances = anyInstance // no host gives tickets to single processes
-	keys, _ := door.ParseKeys(a.settings.Keys)  // loadSettings has checked the keys
+	a.settings.Delivery.Instances = settings.AnyInstance // no host gives tickets to single processes
+	keys, _ := door.ParseKeys(a.settings.Keys)           // settings.Load has checked the keys
 	alone := &standalone{
 		door: door.New(door.Config{Keys: keys, IsBehindProxy: o.IsBehindProxy, Page: dashboard.Base,
 			Now: time.Now, Log: a.log}),
 	}
 
 	problems := []error{door.CheckAddress(o.Listen, door.Protection{HasKeys: len(keys) > 0,
-		HasTLS: a.settings.TLS.isSet(), IsBehindProxy: o.IsBehindProxy})}
+		HasTLS: a.settings.TLS.IsSet(), IsBehindProxy: o.IsBehindProxy})}
 
-	if a.settings.TLS.isSet() {
+	if a.settings.TLS.IsSet() {
 		var err error
 		alone.certificates, err = door.OpenCertificates(
 			a.settings.TLS.Certificate,

@@ -13,6 +13,7 @@ import (
 	"weir/internal/dashboard"
 	"weir/internal/door"
 	"weir/internal/httpio"
+	"weir/internal/settings"
 )
 
 // newStandaloneHandler returns the handler of all requests of a process without a host, with a key
@@ -132,7 +133,7 @@ func TestStandalone_NeedsTheKeysOfAHost(t *testing.T) {
 func TestLoadSettings_Keys(t *testing.T) {
 	t.Parallel()
 	first, second := door.HashKey("first").String(), door.HashKey("second").String()
-	s, err := loadSettings(
+	s, err := settings.Load(
 		newEnvironment(t, minimal+"keys: { view: ["+first+"], write: ["+first+"] }\n",
 			"WEIR_KEY_VIEW", first+","+second, "WEIR_KEY_ALL", second),
 	)
@@ -157,13 +158,13 @@ func TestLoadSettings_WrongDoor(t *testing.T) {
 		"tls: { certificate: a.crt }\n":    "both files",
 		"tls: { certificat: a, key: b }\n": "unknown field",
 	} {
-		if _, err := loadSettings(newEnvironment(t, minimal+text)); err == nil ||
+		if _, err := settings.Load(newEnvironment(t, minimal+text)); err == nil ||
 			!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret\n") {
 			t.Errorf("%q: got the error %v, want one with %q", text, err, want)
 		}
 	}
 
-	if _, err := loadSettings(newEnvironment(t, minimal, "WEIR_KEY_VIEW", "x")); err == nil {
+	if _, err := settings.Load(newEnvironment(t, minimal, "WEIR_KEY_VIEW", "x")); err == nil {
 		t.Error("got no error for a wrong variable WEIR_KEY_VIEW")
 	}
 }
@@ -171,19 +172,19 @@ func TestLoadSettings_WrongDoor(t *testing.T) {
 // A folder takes the place of the storage account, except under a host, whose instances share it.
 func TestLoadSettings_Folder(t *testing.T) {
 	t.Parallel()
-	alone := newEnvironment(t, minimal, DataVariable, "/data", storageName, "")
-	if s, err := loadSettings(alone); err != nil || s.Data != "/data" {
+	alone := newEnvironment(t, minimal, settings.DataVariable, "/data", settings.StorageVariable, "")
+	if s, err := settings.Load(alone); err != nil || s.Data != "/data" {
 		t.Errorf("got the folder %q and the error %v, want /data", s.Data, err)
 	}
 
-	hosted := newEnvironment(t, minimal, DataVariable, "/data", hostPortName, "1",
+	hosted := newEnvironment(t, minimal, settings.DataVariable, "/data", settings.HostPortVariable, "1",
 		"WEIR_PREFIX", "weir")
-	if s, err := loadSettings(hosted); err != nil || s.Data != "" || s.Storage == "" {
+	if s, err := settings.Load(hosted); err != nil || s.Data != "" || s.Storage == "" {
 		t.Errorf("got the folder %q and the error %v, want the account under a host", s.Data, err)
 	}
 
-	files := newEnvironment(t, minimal+"intake: { files: {} }\n", DataVariable, "/data")
-	if _, err := loadSettings(files); err == nil || !strings.Contains(err.Error(), "intake.files") {
+	files := newEnvironment(t, minimal+"intake: { files: {} }\n", settings.DataVariable, "/data")
+	if _, err := settings.Load(files); err == nil || !strings.Contains(err.Error(), "intake.files") {
 		t.Errorf("got the error %v, want one about intake.files", err)
 	}
 }

@@ -45,7 +45,7 @@ func (a *App) awaitStore(ctx context.Context, lost func(error)) (store *lane.Sto
 func (a *App) openStore(ctx context.Context, lost func(error)) (*lane.Store, error) {
 	store := &lane.Store{Table: a.account.Table(), Bodies: a.account.Bodies(),
 		Lanes: a.settings.Lanes,
-		Fold:  a.settings.Fold.rules, Now: time.Now, SettleTime: a.settings.settleTime(),
+		Fold:  a.settings.Fold.Rules, Now: time.Now, SettleTime: a.settings.SettleTime(),
 		Contracts: a.contractNames(),
 		Damages:   a.damages}
 
@@ -108,7 +108,7 @@ func (a *App) PrepareStorage(ctx context.Context) error { return a.account.Ensur
 func (a *App) CompareLanes(ctx context.Context, print func(verify.Report) error) error {
 	store := &lane.Store{Table: a.account.Table(), Bodies: a.account.Bodies(),
 		Lanes: a.settings.Lanes,
-		Fold:  a.settings.Fold.rules, Now: time.Now, SettleTime: a.settings.settleTime(),
+		Fold:  a.settings.Fold.Rules, Now: time.Now, SettleTime: a.settings.SettleTime(),
 		Contracts: a.contractNames()}
 
 	// before Open, because Open would create a missing record

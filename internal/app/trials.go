@@ -17,6 +17,7 @@ import (
 	"weir/internal/cms"
 	"weir/internal/contract"
 	"weir/internal/redact"
+	"weir/internal/settings"
 	"weir/internal/trial"
 	"weir/internal/weir"
 )
@@ -56,12 +57,12 @@ func OpenTrials(env func(string) string, isLive bool) (*Trials, error) {
 // to the texts ${NAME}.
 func openWithStandIns(env func(string) string) (a *App, found problems,
 	variables map[string]string) {
-	text, err := readSettingsFile(configPath(env))
+	text, err := settings.ReadFile(settings.Path(env))
 	if err != nil {
 		return nil, problems{settings: err}, nil
 	}
 
-	names := namedVariables(text)
+	names := settings.NamedVariables(text)
 	variables = map[string]string{}
 	standIn := func(name string) string {
 		if !slices.Contains(names, name) {
@@ -125,15 +126,6 @@ func (p problems) firstPosition() string {
 	return position
 }
 
-// namedVariables returns the names in the placeholders of weir.yaml.
-func namedVariables(text string) []string {
-	var names []string
-	for _, found := range variablePattern.FindAllStringSubmatch(text, -1) {
-		names = append(names, found[1])
-	}
-	return names
-}
-
 // standInOf returns a stand-in for a variable's value. The stand-in is valid as an address and as a
 // text.
 func standInOf(name string) string { return "https://" + name + ".variable.invalid" }
@@ -149,11 +141,11 @@ func openForTrials(env func(string) string, withoutSignIn bool) (*App, error) {
 func prepareForTrials(env func(string) string, withoutSignIn bool) (*App, problems) {
 	local := func(name string) string {
 		switch name {
-		case hostPortName:
+		case settings.HostPortVariable:
 			return ""
 		case "AzureWebJobsStorage":
 			return "UseDevelopmentStorage=true" // a valid value; no request goes to this account
-		case DataVariable:
+		case settings.DataVariable:
 			return "" // another process may have the folder open
 		}
 
@@ -238,7 +230,7 @@ func describeRefusal(m *weir.Message, problems []weir.Problem, err error) trial.
 func (a *App) newTrialRunner(isLive bool, variables map[string]string,
 	record func(string, trial.Answer)) *trial.Runner {
 	r := &trial.Runner{Sender: a.sender, Now: time.Now, Record: record,
-		SignsIn:     a.settings.Delivery.SignIn.isSet(),
+		SignsIn:     a.settings.Delivery.SignIn.IsSet(),
 		HasContract: a.contractNames().Has, Secrets: trial.Secrets{Hide: a.newTrialMask(variables),
 			Headers: slices.Collect(maps.Keys(a.settings.Delivery.Headers))}}
 
@@ -262,7 +254,7 @@ func (a *App) newTrialRunner(isLive bool, variables map[string]string,
 func (a *App) newTrialMask(variables map[string]string) func(string) string {
 	placeholders := newPlaceholders(variables)
 	base, _ := url.Parse(a.settings.Delivery.URL) // cms.CheckTarget has checked the address
-	secrets := cms.NewSecrets(base, a.settings.cmsHeaders(), func() []string {
+	secrets := cms.NewSecrets(base, a.settings.CMSHeaders(), func() []string {
 		return slices.DeleteFunc(a.currentSecrets(),
 			func(value string) bool { return variables[value] != "" })
 	})

@@ -11,6 +11,7 @@ import (
 
 	"weir/internal/drain"
 	"weir/internal/lane"
+	"weir/internal/settings"
 	"weir/internal/storage"
 	"weir/internal/storage/memory"
 	"weir/internal/storage/storagetest"
@@ -19,7 +20,7 @@ import (
 	"weir/internal/weir"
 )
 
-// If delivery.instances is processInstance, no method of wake.Waker makes this instance read a
+// If delivery.instances is ProcessInstance, no method of wake.Waker makes this instance read a
 // lane. Ring and Wake enqueue a ticket instead. One ticket is enough for all calls within two
 // seconds (holderLingers).
 func TestWaker(t *testing.T) {
@@ -30,8 +31,8 @@ func TestWaker(t *testing.T) {
 		// wanted number of tickets after 50 calls within a second, by called method
 		tickets map[string]int
 	}{
-		"Any":     {anyInstance, true, map[string]int{"ring": 1, "wake": 0, "offer": 1}},
-		"Process": {processInstance, false, map[string]int{"ring": 1, "wake": 1, "offer": 1}},
+		"Any":     {settings.AnyInstance, true, map[string]int{"ring": 1, "wake": 0, "offer": 1}},
+		"Process": {settings.ProcessInstance, false, map[string]int{"ring": 1, "wake": 1, "offer": 1}},
 	} {
 		for called, want := range c.tickets {
 			t.Run(name+" "+called, func(t *testing.T) {
@@ -51,14 +52,14 @@ func TestWaker(t *testing.T) {
 					}
 
 					store.Table = faults.Table(account.Table())
-					a := &App{settings: defaultSettings(), log: slog.New(slog.DiscardHandler)}
+					a := &App{settings: settings.Default(), log: slog.New(slog.DiscardHandler)}
 					a.settings.Delivery.Instances = c.instances
 					queue := account.Queue("tickets")
 					tickets := ticket.New(a.ticketConfig(store, queue))
 					drainer := drain.New(drain.Config{Store: store, Leases: account.Leases(),
 						Tickets: tickets, Lease: 15 * time.Second, Now: time.Now, Log: a.log})
 					waker := wake.Waker{Drainer: drainer, Tickets: tickets,
-						TicketsOnly: a.settings.deliversByTicket()}
+						TicketsOnly: a.settings.DeliversByTicket()}
 
 					for range 50 {
 						map[string]func(){

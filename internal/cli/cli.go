@@ -14,6 +14,7 @@ import (
 
 	"weir/internal/app"
 	"weir/internal/remote"
+	"weir/internal/settings"
 )
 
 // Exit codes of the process.
@@ -139,7 +140,7 @@ func newRootCommand(s *console) *cobra.Command {
 		Use: "weir", Short: "Weir's commands", Long: rootHelp, Args: refuseUnknownCommand,
 		SilenceErrors: true, SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !app.IsHosted(s.env) {
+			if !settings.IsHosted(s.env) {
 				fmt.Fprintf(s.stderr, "%s\n\n%s\n", cmd.Long, cmd.UsageString())
 				return &usageError{"name a command: no Functions host has started this process"}
 			}
@@ -183,7 +184,7 @@ func (s *console) addDataFlag(cmd *cobra.Command) {
 		"folder of weir serve, in place of a storage account (or WEIR_DATA)")
 	cmd.PreRun = func(*cobra.Command, []string) {
 		if data != "" {
-			s.env = overlay(s.env, map[string]string{app.DataVariable: data})
+			s.env = overlay(s.env, map[string]string{settings.DataVariable: data})
 		}
 	}
 }

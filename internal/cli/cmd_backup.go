@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/internal/app"
+	"weir/internal/settings"
 )
 
 const backupHelp = `Writes a copy of everything that a folder of weir serve stores to a new file, also while weir serve
@@ -72,10 +73,10 @@ func newRestoreCommand(s *console) *cobra.Command {
 
 // dataFolder returns the folder that the flag or the environment names.
 func (s *console) dataFolder() (string, error) {
-	if dir := s.env(app.DataVariable); dir != "" {
+	if dir := s.env(settings.DataVariable); dir != "" {
 		return dir, nil
 	}
-	return "", &usageError{"name the folder: --data DIR, or " + app.DataVariable}
+	return "", &usageError{"name the folder: --data DIR, or " + settings.DataVariable}
 }
 
 var errDamagedFolder = errors.New("the store of the folder is damaged: restore a back-up")

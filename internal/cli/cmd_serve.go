@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/internal/app"
+	"weir/internal/settings"
 )
 
 const serveHelp = `Runs all of Weir in one process, without a Functions host: the HTTP API with the routes under /api,
@@ -114,14 +115,14 @@ func (f serveFlags) options() app.StandaloneOptions {
 
 // newServeProcess returns the process of the command, with the environment that the flags change.
 func (s *console) newServeProcess(f serveFlags) app.Process {
-	data := cmp.Or(f.data, s.env(app.DataVariable), defaultFolder)
+	data := cmp.Or(f.data, s.env(settings.DataVariable), defaultFolder)
 	if f.storage == azureStorage {
 		data = ""
 	}
 
 	env := overlay(s.env, map[string]string{
-		"WEIR_CONFIG":    cmp.Or(f.config, s.env("WEIR_CONFIG")),
-		app.DataVariable: data,
+		"WEIR_CONFIG":         cmp.Or(f.config, s.env("WEIR_CONFIG")),
+		settings.DataVariable: data,
 	})
 
 	return app.Process{Env: env, Stdout: s.stdout, Stderr: s.stderr, StartedAt: s.startedAt}
@@ -174,7 +175,7 @@ func (s *console) runDemo(ctx context.Context, f serveFlags) error {
 // folder.
 func (s *console) prepareDemo(p *app.Process, cms *app.DemoCMS) (log *os.File, err error) {
 	values := map[string]string{app.CMSVariable: cms.ContentURL()}
-	dir := p.Env(app.DataVariable)
+	dir := p.Env(settings.DataVariable)
 	if dir != "" {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("%w: --data must name a folder in which this process can write",

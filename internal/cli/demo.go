@@ -15,6 +15,7 @@ import (
 	"weir/internal/app"
 	"weir/internal/clock"
 	"weir/internal/remote"
+	"weir/internal/settings"
 	"weir/internal/weir"
 )
 
@@ -208,11 +209,11 @@ Weir is running.
 // listExports returns the variables that commands on the demo's folder need, for a shell. Without a
 // folder there are none.
 func (d demo) listExports() (exports string) {
-	if d.env(app.DataVariable) == "" {
+	if d.env(settings.DataVariable) == "" {
 		return ""
 	}
 
-	for _, name := range []string{app.DataVariable, app.CMSVariable, "WEIR_CONFIG"} {
+	for _, name := range []string{settings.DataVariable, app.CMSVariable, "WEIR_CONFIG"} {
 		if value := d.env(name); value != "" {
 			exports += " " + name + "='" + strings.ReplaceAll(value, "'", `'\''`) + "'"
 		}

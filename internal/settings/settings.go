@@ -1,4 +1,4 @@
-package app
+package settings
 
 import (
 	"cmp"
@@ -27,91 +27,92 @@ import (
 // Settings has all settings. The storage settings come from the environment. All others come from
 // weir.yaml. The document docs/settings.md describes each setting.
 type Settings struct {
-	Storage  secret         `yaml:"-"` // AzureWebJobsStorage
+	Storage  Secret         `yaml:"-"` // AzureWebJobsStorage
 	Identity azure.Identity `yaml:"-"` // used if Storage is empty
 	Prefix   string         `yaml:"-"` // WEIR_PREFIX
 	// WEIR_DATA: a folder in place of the storage account; "" = none
 	Data string `yaml:"-"`
 
-	Lanes          int                `yaml:"lanes"`
-	Fold           foldSettings       `yaml:"fold"`
-	Lease          duration           `yaml:"lease"`
-	TicketDelay    delayRange         `yaml:"ticketDelay"`
-	MaxBody        byteSize           `yaml:"maxBody"`
-	Retention      duration           `yaml:"retention"`
-	DeadRetention  duration           `yaml:"deadRetention"`
-	AuditRetention duration           `yaml:"auditRetention"`
-	Delivery       deliverySettings   `yaml:"delivery"`
-	Schedules      scheduleSettings   `yaml:"schedules"`
-	Poll           pollSettings       `yaml:"poll"`
-	Calendar       calendar.Settings  `yaml:"calendar"`
-	Notify         []receiverSettings `yaml:"notify"`
-	Callbacks      callbackSettings   `yaml:"callbacks"`
-	Log            logSettings        `yaml:"log"`
+	Lanes          int               `yaml:"lanes"`
+	Fold           Fold              `yaml:"fold"`
+	Lease          Duration          `yaml:"lease"`
+	TicketDelay    DelayRange        `yaml:"ticketDelay"`
+	MaxBody        ByteSize          `yaml:"maxBody"`
+	Retention      Duration          `yaml:"retention"`
+	DeadRetention  Duration          `yaml:"deadRetention"`
+	AuditRetention Duration          `yaml:"auditRetention"`
+	Delivery       Delivery          `yaml:"delivery"`
+	Schedules      Schedules         `yaml:"schedules"`
+	Poll           Poll              `yaml:"poll"`
+	Calendar       calendar.Settings `yaml:"calendar"`
+	Notify         []Receiver        `yaml:"notify"`
+	Callbacks      Callbacks         `yaml:"callbacks"`
+	Log            Log               `yaml:"log"`
 	// false = no address shows the description of the API
-	OpenAPI bool           `yaml:"openapi"`
-	Intake  intakeSettings `yaml:"intake"`
+	OpenAPI bool   `yaml:"openapi"`
+	Intake  Intake `yaml:"intake"`
 	// nil = each caller with the function key may send
-	Upstreams []upstreamSettings `yaml:"upstreams"`
+	Upstreams []Upstream `yaml:"upstreams"`
 	// steps that several contracts share, by name
-	LookUps   steps.Source       `yaml:"lookups"`
-	Contracts []contractSettings `yaml:"contracts"`
+	LookUps   steps.Source `yaml:"lookups"`
+	Contracts []Contract   `yaml:"contracts"`
 
 	// The settings of the command weir serve. A Functions host checks keys and ends TLS itself.
 	Keys map[string][]string `yaml:"keys"` // hashes of keys, by the name of the function; see package door
-	TLS  tlsFiles            `yaml:"tls"`
+	TLS  TLSFiles            `yaml:"tls"`
+
+	File     *steps.File `yaml:"-"` // weir.yaml, for the parts that package steps reads
+	FileName string      `yaml:"-"` // name of weir.yaml without its folder
 
 	expander *envExpander // knows the values of variables; nil = weir.yaml was not read
-	file     *steps.File  // weir.yaml, for the parts that package steps reads
 	// the parsed weir.yaml, for the positions of problems; nil = the file is empty
-	body     ast.Node
-	fileName string // name of weir.yaml without its folder, for the positions of problems
+	body ast.Node
 }
 
-// contractSettings describes a kind of message, and the requests that write such a message to the
+// Contract describes a kind of message, and the requests that write such a message to the
 // CMS.
-type contractSettings struct {
+type Contract struct {
 	contract.Definition `yaml:",inline"`
 	// not set = one request, whose body is the message
 	Steps    steps.Source `yaml:"steps"`
-	RetryFor *duration    `yaml:"retryFor"` // nil = delivery.retryFor
+	RetryFor *Duration    `yaml:"retryFor"` // nil = delivery.retryFor
 }
 
-type logSettings struct {
-	Level logLevel `yaml:"level"`
+type Log struct {
+	Level LogLevel `yaml:"level"`
 }
 
-// deliverySettings describes the CMS and the delivery of messages.
-type deliverySettings struct {
+// Delivery describes the CMS and the delivery of messages.
+type Delivery struct {
 	URL      string            `yaml:"url"`
 	Method   string            `yaml:"method"`
-	Headers  map[string]secret `yaml:"headers"`
-	Timeout  duration          `yaml:"timeout"`
+	Headers  map[string]Secret `yaml:"headers"`
+	Timeout  Duration          `yaml:"timeout"`
 	Attempts int               `yaml:"attempts"`
 	// settle time; 0 = a tenth of the setting "lease", at least 2 s
-	Settle  duration        `yaml:"settle"`
-	Backoff backoffSettings `yaml:"backoff"`
+	Settle  Duration `yaml:"settle"`
+	Backoff Backoff  `yaml:"backoff"`
 	// Patience is a time. After the CMS has refused all messages for this time, each further
 	// refusal counts as an attempt.
-	Patience duration `yaml:"patience"`
+	Patience Duration `yaml:"patience"`
 	// RetryFor is the least time between the first and the last of the attempts that make a message
 	// dead without a verdict of the CMS.
-	RetryFor duration `yaml:"retryFor"`
+	RetryFor Duration `yaml:"retryFor"`
 	// Brake is the number of keys whose messages die of the same rejection until further ones wait.
 	Brake int `yaml:"brake"`
 
 	// largest rate of this instance's attempts, over all lanes
-	Rate rate `yaml:"rate"`
+	Rate Rate `yaml:"rate"`
 	// largest number of this instance's attempts at a time; 0 = one per lane
 	MaxConcurrent int `yaml:"maxConcurrent"`
 
-	SignIn signInSettings `yaml:"signIn"`
-	TLS    signin.TLS     `yaml:"tls"`
-	On     steps.Source   `yaml:"on"` // rules for the answers to all steps
+	SignIn SignIn       `yaml:"signIn"`
+	TLS    signin.TLS   `yaml:"tls"`
+	On     steps.Source `yaml:"on"` // rules for the answers to all steps
 	// name of a header with a delay, beside Retry-After; "" = none
 	RetryAfter string `yaml:"retryAfter"`
 	// bytes read of an answer; 0 = 4 MiB, or 64 KiB without steps
-	MaxAnswer byteSize `yaml:"maxAnswer"`
+	MaxAnswer ByteSize `yaml:"maxAnswer"`
 
 	// Instances names the instances that deliver. The value "any" means all of them. The value
 	// "process" means only those to which the host gives tickets.
@@ -120,73 +121,73 @@ type deliverySettings struct {
 
 // The values of delivery.instances.
 const (
-	anyInstance     = "any"
-	processInstance = "process"
+	AnyInstance     = "any"
+	ProcessInstance = "process"
 )
 
-// deliversByTicket reports whether an instance drains only the lanes that its tickets name.
-func (s *Settings) deliversByTicket() bool { return s.Delivery.Instances == processInstance }
+// DeliversByTicket reports whether an instance drains only the lanes that its tickets name.
+func (s *Settings) DeliversByTicket() bool { return s.Delivery.Instances == ProcessInstance }
 
-// scheduleSettings limits all schedules together.
-type scheduleSettings struct {
+// Schedules limits all schedules together.
+type Schedules struct {
 	Max  int  `yaml:"max"`  // largest number of schedules
-	Rate rate `yaml:"rate"` // largest rate of messages, over all schedules that are not paused
+	Rate Rate `yaml:"rate"` // largest rate of messages, over all schedules that are not paused
 }
 
-func (s scheduleSettings) recurLimits() recur.Limits {
-	return recur.Limits{Count: s.Max, Rate: 1 / s.Rate.interval().Seconds()}
+func (s Schedules) Limits() recur.Limits {
+	return recur.Limits{Count: s.Max, Rate: 1 / s.Rate.Interval().Seconds()}
 }
 
-// pollSettings configures weir poll. The flags of the command take precedence over these settings.
-type pollSettings struct {
-	Period    duration `yaml:"period"`
-	Idle      duration `yaml:"idle"`
-	Estimate  duration `yaml:"estimate"`
+// Poll configures weir poll. The flags of the command take precedence over these settings.
+type Poll struct {
+	Period    Duration `yaml:"period"`
+	Idle      Duration `yaml:"idle"`
+	Estimate  Duration `yaml:"estimate"`
 	Tolerance float64  `yaml:"tolerance"`
 }
 
-// defaultSettings returns the settings of an empty weir.yaml.
-func defaultSettings() Settings {
-	day := duration(24 * time.Hour)
+// Default returns the settings of an empty weir.yaml.
+func Default() Settings {
+	day := Duration(24 * time.Hour)
 	return Settings{
-		Lanes: 1, OpenAPI: true, Lease: duration(30 * time.Second),
-		TicketDelay: delayRange{0, duration(10 * time.Second)},
+		Lanes: 1, OpenAPI: true, Lease: Duration(30 * time.Second),
+		TicketDelay: DelayRange{0, Duration(10 * time.Second)},
 		MaxBody:     1 << 20, Retention: 7 * day, DeadRetention: 90 * day,
 		AuditRetention: 365 * day,
-		Delivery: deliverySettings{Method: "POST", Instances: anyInstance,
-			Timeout:  duration(30 * time.Second),
-			Attempts: 5, Patience: day, RetryFor: duration(15 * time.Minute), Brake: 5,
-			Backoff: backoffSettings{delayRange: delayRange{duration(time.Second),
-				duration(5 * time.Minute)}}},
-		Schedules: scheduleSettings{Max: 500, Rate: rate{Count: 10, Per: time.Second}},
-		Poll: pollSettings{Period: duration(time.Minute), Idle: duration(5 * time.Second),
-			Estimate: duration(2 * time.Second), Tolerance: 5},
+		Delivery: Delivery{Method: "POST", Instances: AnyInstance,
+			Timeout:  Duration(30 * time.Second),
+			Attempts: 5, Patience: day, RetryFor: Duration(15 * time.Minute), Brake: 5,
+			Backoff: Backoff{DelayRange: DelayRange{Duration(time.Second),
+				Duration(5 * time.Minute)}}},
+		Schedules: Schedules{Max: 500, Rate: Rate{Count: 10, Per: time.Second}},
+		Poll: Poll{Period: Duration(time.Minute), Idle: Duration(5 * time.Second),
+			Estimate: Duration(2 * time.Second), Tolerance: 5},
 	}
 }
 
-// errNoPrefix is the error of a hosted process without WEIR_PREFIX. The host needs the variable to
+// ErrNoPrefix is the error of a hosted process without WEIR_PREFIX. The host needs the variable to
 // find the queues of the functions "process", "poison" and "inbox". Without the variable the host
 // would not run these functions. Then only the sweep would find messages that an ended instance
 // left.
-var errNoPrefix = errors.New("WEIR_PREFIX is not set, and the host needs it to find the queues: " +
+var ErrNoPrefix = errors.New("WEIR_PREFIX is not set, and the host needs it to find the queues: " +
 	"set the app setting WEIR_PREFIX, for example to weir")
 
-// loadSettings reads the environment and weir.yaml. The error has a line for each problem.
-func loadSettings(env func(string) string) (Settings, error) {
-	s := defaultSettings()
+// Load reads the environment and weir.yaml. The error has a line for each problem.
+func Load(env func(string) string) (Settings, error) {
+	s := Default()
 	s.Prefix = cmp.Or(env("WEIR_PREFIX"), "weir")
 	var problems []error
 	if env("WEIR_PREFIX") == "" && IsHosted(env) {
-		problems = append(problems, errNoPrefix)
+		problems = append(problems, ErrNoPrefix)
 	}
 
-	if err := s.readStorage(env); err != nil {
+	if err := s.ReadStorage(env); err != nil {
 		problems = append(problems, storageProblem{err})
 	}
 
-	path := configPath(env)
-	s.fileName = filepath.Base(path)
-	text, err := readSettingsFile(path)
+	path := Path(env)
+	s.FileName = filepath.Base(path)
+	text, err := ReadFile(path)
 	if err != nil {
 		return s, errors.Join(append(problems, err)...)
 	}
@@ -194,15 +195,15 @@ func loadSettings(env func(string) string) (Settings, error) {
 	missing, unknown, err := s.decodeYAML(text, env)
 	for _, name := range missing {
 		problems = append(problems,
-			fmt.Errorf("%s names ${%s}, which is not set in the environment", s.fileName, name))
+			fmt.Errorf("%s names ${%s}, which is not set in the environment", s.FileName, name))
 	}
 
 	if err != nil {
-		problems = append(problems, s.expander.hideValues(fmt.Errorf("%s: %w", s.fileName, err)))
+		problems = append(problems, s.expander.hideValues(fmt.Errorf("%s: %w", s.FileName, err)))
 	}
 
 	for _, key := range unknown {
-		problems = append(problems, s.expander.hideValues(fmt.Errorf("%s: %w", s.fileName, key)))
+		problems = append(problems, s.expander.hideValues(fmt.Errorf("%s: %w", s.FileName, key)))
 	}
 
 	if err != nil {
@@ -211,11 +212,11 @@ func loadSettings(env func(string) string) (Settings, error) {
 
 	s.readKeys(env)
 
-	return s, s.addPositions(errors.Join(append(problems, s.checkValues()...)...))
+	return s, s.AddPositions(errors.Join(append(problems, s.checkValues()...)...))
 }
 
-// readSettingsFile reads weir.yaml.
-func readSettingsFile(path string) (string, error) {
+// ReadFile reads weir.yaml.
+func ReadFile(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return "", fmt.Errorf(
@@ -225,9 +226,9 @@ func readSettingsFile(path string) (string, error) {
 	return string(text), nil
 }
 
-// configPath returns the path of weir.yaml, which WEIR_CONFIG can set. A relative path begins at
+// Path returns the path of weir.yaml, which WEIR_CONFIG can set. A relative path begins at
 // the folder of host.json.
-func configPath(env func(string) string) string {
+func Path(env func(string) string) string {
 	path := cmp.Or(env("WEIR_CONFIG"), "weir.yaml")
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(env("FUNCTIONS_APP_ROOT_PATH"), path)
@@ -247,17 +248,17 @@ func (s *Settings) checkValues() []error {
 
 	must(s.Lanes >= 1 && s.Lanes <= epochs.MaxLanes, "lanes is %d and must be 1 to %d", s.Lanes,
 		epochs.MaxLanes)
-	must(s.Lease >= duration(15*time.Second) && s.Lease <= duration(time.Minute),
+	must(s.Lease >= Duration(15*time.Second) && s.Lease <= Duration(time.Minute),
 		"lease is %s and must be 15s to 60s", s.Lease)
 	must(s.TicketDelay.Min >= 0 && s.TicketDelay.Min <= s.TicketDelay.Max &&
-		s.TicketDelay.Max <= duration(time.Hour), "ticketDelay must have 0s ≤ min ≤ max ≤ 1h")
+		s.TicketDelay.Max <= Duration(time.Hour), "ticketDelay must have 0s ≤ min ≤ max ≤ 1h")
 	must(s.MaxBody >= 1 && s.MaxBody <= 100<<20,
 		"maxBody is %d and must be 1 byte to 100MiB, which is what the Functions host takes",
 		s.MaxBody)
-	must(s.Retention >= duration(time.Hour), "retention is %s and must be at least 1h", s.Retention)
+	must(s.Retention >= Duration(time.Hour), "retention is %s and must be at least 1h", s.Retention)
 	must(s.DeadRetention >= s.Retention, "deadRetention is %s and must be at least retention (%s)",
 		s.DeadRetention, s.Retention)
-	must(s.AuditRetention >= duration(24*time.Hour), "auditRetention is %s and must be at least 1d",
+	must(s.AuditRetention >= Duration(24*time.Hour), "auditRetention is %s and must be at least 1d",
 		s.AuditRetention)
 	must(s.Schedules.Max >= 1 &&
 		s.Schedules.Max <= 10_000, "schedules.max is %d and must be 1 to 10000", s.Schedules.Max)
@@ -267,11 +268,11 @@ func (s *Settings) checkValues() []error {
 		problems = append(problems, prefixLines("calendar: ", err)...)
 	}
 
-	if err := s.pollConfig().Check(); err != nil {
+	if err := s.PollConfig().Check(); err != nil {
 		problems = append(problems, prefixLines("poll.", err)...)
 	}
 
-	s.Intake.RabbitMQ.checkValues(s.contractNames(), must)
+	s.Intake.RabbitMQ.checkValues(s.ContractNames(), must)
 	s.Intake.Files.checkValues(must)
 	s.checkUpstreams(must)
 	problems = append(problems, s.checkDoor()...)
@@ -280,24 +281,24 @@ func (s *Settings) checkValues() []error {
 }
 
 // checkValues calls the function "must" for each rule of the delivery settings.
-func (d *deliverySettings) checkValues(must func(ok bool, format string, args ...any)) {
+func (d *Delivery) checkValues(must func(ok bool, format string, args ...any)) {
 	must(d.URL != "", "delivery.url is missing: the address of the CMS")
 	must(d.Method == "POST" || d.Method == "PUT" || d.Method == "PATCH",
 		"delivery.method is %q and must be POST, PUT or PATCH", d.Method)
-	must(d.Timeout > 0 && d.Timeout <= duration(time.Hour),
+	must(d.Timeout > 0 && d.Timeout <= Duration(time.Hour),
 		"delivery.timeout is %s and must be over 0s and at most 1h", d.Timeout)
 	must(d.Attempts >= 1 && d.Attempts <= 1000, "delivery.attempts is %d and must be 1 to 1000",
 		d.Attempts)
-	must(d.Settle >= 0 && d.Settle <= duration(time.Hour),
+	must(d.Settle >= 0 && d.Settle <= Duration(time.Hour),
 		"delivery.settle is %s and must be 0s to 1h", d.Settle)
-	must(d.Patience >= duration(time.Minute) && d.Patience <= duration(90*24*time.Hour),
+	must(d.Patience >= Duration(time.Minute) && d.Patience <= Duration(90*24*time.Hour),
 		"delivery.patience is %s and must be 1m to 90d", d.Patience)
 	must(d.Brake >= 0 && d.Brake <= 1000,
 		"delivery.brake is %d and must be 0 (off) to 1000", d.Brake)
 	must(d.MaxConcurrent >= 0 && d.MaxConcurrent <= 1024,
 		"delivery.maxConcurrent is %d and must be 0 (one for each lane) to 1024", d.MaxConcurrent)
-	must(d.Instances == anyInstance || d.Instances == processInstance,
-		"delivery.instances is %q and must be %s or %s", d.Instances, anyInstance, processInstance)
+	must(d.Instances == AnyInstance || d.Instances == ProcessInstance,
+		"delivery.instances is %q and must be %s or %s", d.Instances, AnyInstance, ProcessInstance)
 	must(d.RetryAfter == "" || signin.IsHeaderName(d.RetryAfter),
 		"delivery.retryAfter is %q and must be the name of a header, such as X-RateLimit-Reset",
 		d.RetryAfter)
@@ -310,12 +311,12 @@ func (d *deliverySettings) checkValues(must func(ok bool, format string, args ..
 }
 
 // maxRetryFor bounds delivery.retryFor, so that each message becomes final.
-const maxRetryFor = duration(90 * 24 * time.Hour)
+const maxRetryFor = Duration(90 * 24 * time.Hour)
 
 // checkRetryFor calls the function "must" for the least time of attempts, of delivery and of each
 // contract.
 func (s *Settings) checkRetryFor(must func(ok bool, format string, args ...any)) {
-	check := func(path string, d duration) {
+	check := func(path string, d Duration) {
 		must(d >= 0 && d <= maxRetryFor, "%s is %s and must be 0s to 90d", path, d)
 	}
 	check("delivery.retryFor", s.Delivery.RetryFor)
@@ -327,9 +328,9 @@ func (s *Settings) checkRetryFor(must func(ok bool, format string, args ...any))
 	}
 }
 
-// retryFor returns the least time for which a contract's messages are tried: that of the contract,
+// RetryFor returns the least time for which a contract's messages are tried: that of the contract,
 // else that of delivery. A contract that is missing has no requests, and so no attempts.
-func (s *Settings) retryFor() func(contract string) time.Duration {
+func (s *Settings) RetryFor() func(contract string) time.Duration {
 	byContract := map[string]time.Duration{}
 	for _, c := range s.Contracts {
 		if c.RetryFor != nil {
@@ -353,15 +354,15 @@ func prefixLines(prefix string, err error) (problems []error) {
 	return problems
 }
 
-// settleTime returns the settle time: delivery.settle, or lease.Margin if that setting is 0.
-func (s *Settings) settleTime() time.Duration {
+// SettleTime returns the settle time: delivery.settle, or lease.Margin if that setting is 0.
+func (s *Settings) SettleTime() time.Duration {
 	if s.Delivery.Settle > 0 {
 		return time.Duration(s.Delivery.Settle)
 	}
 	return lease.Margin(time.Duration(s.Lease))
 }
 
-func (s *Settings) backoffConfig() drain.Backoff {
+func (s *Settings) BackoffConfig() drain.Backoff {
 	b := drain.Backoff{Min: time.Duration(s.Delivery.Backoff.Min),
 		Max: time.Duration(s.Delivery.Backoff.Max)}
 	for _, step := range s.Delivery.Backoff.steps {
@@ -370,13 +371,13 @@ func (s *Settings) backoffConfig() drain.Backoff {
 	return b
 }
 
-func (s *Settings) pollConfig() poll.Config {
+func (s *Settings) PollConfig() poll.Config {
 	return poll.Config{Period: time.Duration(s.Poll.Period), Idle: time.Duration(s.Poll.Idle),
 		Estimate: time.Duration(s.Poll.Estimate), Tolerance: s.Poll.Tolerance,
 		Timeout: time.Duration(s.Delivery.Timeout)}
 }
 
-func (s *Settings) cmsHeaders() map[string]string {
+func (s *Settings) CMSHeaders() map[string]string {
 	out := map[string]string{}
 	for name, value := range s.Delivery.Headers {
 		out[name] = string(value)
@@ -384,15 +385,15 @@ func (s *Settings) cmsHeaders() map[string]string {
 	return out
 }
 
-func (s *Settings) contractNames() (names []string) {
+func (s *Settings) ContractNames() (names []string) {
 	for _, c := range s.Contracts {
 		names = append(names, c.Name)
 	}
 	return names
 }
 
-// shownNames returns the sorted names of the values that contracts show.
-func (s *Settings) shownNames() (names []string) {
+// ShownNames returns the sorted names of the values that contracts show.
+func (s *Settings) ShownNames() (names []string) {
 	for _, c := range s.Contracts {
 		for _, f := range c.Show {
 			names = append(names, f.Name)
@@ -403,8 +404,8 @@ func (s *Settings) shownNames() (names []string) {
 	return slices.Compact(names)
 }
 
-// supersedingContracts returns the names of the contracts with the setting "supersede".
-func (s *Settings) supersedingContracts() (names []string) {
+// SupersedingContracts returns the names of the contracts with the setting "supersede".
+func (s *Settings) SupersedingContracts() (names []string) {
 	for _, c := range s.Contracts {
 		if c.Supersede {
 			names = append(names, c.Name)

@@ -1,4 +1,4 @@
-package app
+package settings
 
 import (
 	"fmt"
@@ -7,37 +7,37 @@ import (
 	"weir/internal/notify"
 )
 
-// receiverSettings describes a receiver of events. In the comments of its fields, message.dead,
+// Receiver describes a receiver of events. In the comments of its fields, message.dead,
 // lane.paused and lane.behind are the names of events.
-type receiverSettings struct {
+type Receiver struct {
 	URL    string   `yaml:"url"`
-	Secret secret   `yaml:"secret"`
+	Secret Secret   `yaml:"secret"`
 	Events []string `yaml:"events"`
 	// the receiver gets message.dead only for these contracts; nil = all
 	Contracts []string `yaml:"contracts"`
 	// length of a pause that causes lane.paused; nil = defaultPausedFor
-	PausedFor *duration `yaml:"pausedFor"`
+	PausedFor *Duration `yaml:"pausedFor"`
 	// age of a message that causes lane.behind; 0 = defaultBehindBy
-	BehindBy duration `yaml:"behindBy"`
+	BehindBy Duration `yaml:"behindBy"`
 	// addresses of internal networks, and http, are allowed
 	AllowPrivate bool `yaml:"allowPrivate"`
 }
 
-// callbackSettings has the rules for the callbacks of messages.
-type callbackSettings struct {
-	AllowedHosts []callbackHost `yaml:"allowedHosts"`
+// Callbacks has the rules for the callbacks of messages.
+type Callbacks struct {
+	AllowedHosts []CallbackHost `yaml:"allowedHosts"`
 	AllowPrivate bool           `yaml:"allowPrivate"`
-	Secret       secret         `yaml:"secret"` // for the hosts that have no secret of their own
+	Secret       Secret         `yaml:"secret"` // for the hosts that have no secret of their own
 }
 
-// The defaults of receiverSettings.
+// The defaults of Receiver.
 const (
-	defaultPausedFor = duration(10 * time.Minute)
-	defaultBehindBy  = duration(15 * time.Minute)
+	defaultPausedFor = Duration(10 * time.Minute)
+	defaultBehindBy  = Duration(15 * time.Minute)
 )
 
-// eventReceivers returns the receivers of events, and the problems of their secrets.
-func (s *Settings) eventReceivers() (list []notify.Receiver, problems []error) {
+// EventReceivers returns the receivers of events, and the problems of their secrets.
+func (s *Settings) EventReceivers() (list []notify.Receiver, problems []error) {
 	for i, r := range s.Notify {
 		key, err := notify.ParseSecret(string(r.Secret))
 		if err != nil {
@@ -63,8 +63,8 @@ func (s *Settings) eventReceivers() (list []notify.Receiver, problems []error) {
 
 // checkNotify returns the problems of the settings "notify" and "callbacks".
 func (s *Settings) checkNotify() []error {
-	receivers, problems := s.eventReceivers()
-	callbacks, more := s.callbackRules()
+	receivers, problems := s.EventReceivers()
+	callbacks, more := s.CallbackRules()
 	problems = append(problems, more...)
-	return append(problems, notify.Check(receivers, callbacks, s.contractNames())...)
+	return append(problems, notify.Check(receivers, callbacks, s.ContractNames())...)
 }

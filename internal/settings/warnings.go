@@ -1,15 +1,14 @@
-package app
+package settings
 
 import (
 	"fmt"
 	"net"
 	"net/url"
-	"slices"
 	"strings"
 )
 
-// listWarnings returns warnings about weak settings, for weir check. No warning contains a secret.
-func (s *Settings) listWarnings() []string {
+// ListWarnings returns warnings about weak settings, for weir check. No warning contains a secret.
+func (s *Settings) ListWarnings() []string {
 	warnings := s.warnCallbacks()
 	if IsClearText(s.Delivery.URL) {
 		warnings = append(warnings,
@@ -23,7 +22,7 @@ func (s *Settings) listWarnings() []string {
 				"unencrypted; use DefaultEndpointsProtocol=https")
 	}
 
-	if f := s.Intake.Files; f != nil && len(s.Upstreams) > 0 && f.Others != refuseOthers {
+	if f := s.Intake.Files; f != nil && len(s.Upstreams) > 0 && f.Others != RefuseOthers {
 		warnings = append(warnings,
 			"intake.files takes files outside of its folders, and they have no upstream: an "+
 				"upstream that can write to the container evades its contracts and limits by writing beside its folder; "+
@@ -35,24 +34,6 @@ func (s *Settings) listWarnings() []string {
 			warnings = append(warnings,
 				fmt.Sprintf("contract %s supersedes by version and has no versionMax: after "+
 					"one version that is too high by mistake, Weir writes no correct version of that key", c.Name))
-		}
-	}
-
-	return warnings
-}
-
-// warnLookUps returns a warning for each look-up of a contract that may find another key's item,
-// and for each rule that compares a value which no answer has. If names is not nil, it has the
-// contracts to look at.
-func (a *App) warnLookUps(names []string) (warnings []string) {
-	if a.sender == nil {
-		return nil
-	}
-
-	for _, c := range a.settings.contractsWithSteps() {
-		if names == nil || slices.Contains(names, c.Name) {
-			warnings = append(warnings, a.sender.WarnLookUps(c.Name)...)
-			warnings = append(warnings, a.sender.WarnUnselected(c.Name)...)
 		}
 	}
 

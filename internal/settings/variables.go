@@ -1,4 +1,4 @@
-package app
+package settings
 
 import (
 	"errors"
@@ -60,7 +60,7 @@ func (s *Settings) decodeYAML(text string, env func(string) string) (missing []s
 			"%s has a default, which is not supported: write ${NAME}, and set the variable", m)
 	}
 
-	s.file = steps.NewFile(marked, file.Docs, markPattern, env)
+	s.File = steps.NewFile(marked, file.Docs, markPattern, env)
 	expander := &envExpander{env: env, values: map[string]string{}}
 	s.expander = expander
 	for _, doc := range file.Docs {
@@ -308,18 +308,18 @@ func (e *envExpander) hideValues(problem error) error {
 		return problem
 	}
 
-	return &concealedProblem{text, problem}
+	return &ConcealedProblem{Text: text, Cause: problem}
 }
 
-// concealedProblem is a problem whose text has no values of variables.
-type concealedProblem struct {
-	text  string
-	cause error
+// ConcealedProblem is a problem whose text has no values of variables.
+type ConcealedProblem struct {
+	Text  string
+	Cause error
 }
 
-func (p *concealedProblem) Error() string { return p.text }
+func (p *ConcealedProblem) Error() string { return p.Text }
 
-func (p *concealedProblem) Unwrap() error { return p.cause }
+func (p *ConcealedProblem) Unwrap() error { return p.Cause }
 
 // missingCollector collects the names of the variables that are unset or empty, but replaces no
 // mark.
@@ -331,4 +331,13 @@ func (c missingCollector) Visit(n ast.Node) ast.Visitor {
 		markPattern.ReplaceAllStringFunc(text.Value, c.readVariable)
 	}
 	return c
+}
+
+// NamedVariables returns the names in the placeholders of weir.yaml.
+func NamedVariables(text string) []string {
+	var names []string
+	for _, found := range variablePattern.FindAllStringSubmatch(text, -1) {
+		names = append(names, found[1])
+	}
+	return names
 }

@@ -1,4 +1,4 @@
-package app
+package settings
 
 import (
 	"errors"
@@ -16,27 +16,27 @@ import (
 	"weir/internal/fold"
 )
 
-// logLevel is the lowest level that is logged: debug, info, warn or error.
-type logLevel slog.Level
+// LogLevel is the lowest level that is logged: debug, info, warn or error.
+type LogLevel slog.Level
 
 var logLevels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo,
 	"warn": slog.LevelWarn, "error": slog.LevelError}
 
 // UnmarshalYAML implements yaml.NodeUnmarshaler.
-func (l *logLevel) UnmarshalYAML(n ast.Node) error {
+func (l *LogLevel) UnmarshalYAML(n ast.Node) error {
 	level, known := logLevels[n.GetToken().Value]
 	if !known {
 		return newValueError(n, "a level: debug, info, warn or error")
 	}
-	*l = logLevel(level)
+	*l = LogLevel(level)
 	return nil
 }
 
-// foldSettings has the rules of a list such as [case, accents].
-type foldSettings struct{ rules fold.Rules }
+// Fold has the rules of a list such as [case, accents].
+type Fold struct{ Rules fold.Rules }
 
 // UnmarshalYAML implements yaml.NodeUnmarshaler.
-func (f *foldSettings) UnmarshalYAML(n ast.Node) error {
+func (f *Fold) UnmarshalYAML(n ast.Node) error {
 	var names []string
 	if err := yaml.NodeToValue(n, &names, yaml.Strict()); err != nil {
 		return newValueError(n,
@@ -53,15 +53,15 @@ func (f *foldSettings) UnmarshalYAML(n ast.Node) error {
 			return newValueError(at, "case, accents or nfc")
 		}
 
-		f.rules |= one
+		f.Rules |= one
 	}
 
 	return nil
 }
 
-// rate is a number of events per second or per minute, written as 5/s or 90/m. The zero rate means
+// Rate is a number of events per second or per minute, written as 5/s or 90/m. The zero rate means
 // no limit.
-type rate struct {
+type Rate struct {
 	Count int
 	Per   time.Duration // one second or one minute
 }
@@ -69,7 +69,7 @@ type rate struct {
 var ratePattern = regexp.MustCompile(`^([0-9]{1,5})\s*/\s*(s|m)$`)
 
 // UnmarshalYAML implements yaml.NodeUnmarshaler.
-func (r *rate) UnmarshalYAML(n ast.Node) error {
+func (r *Rate) UnmarshalYAML(n ast.Node) error {
 	m := ratePattern.FindStringSubmatch(n.GetToken().Value)
 	if m == nil || strings.Trim(m[1], "0") == "" {
 		return newValueError(n, "a rate such as 5/s or 90/m")
@@ -85,42 +85,42 @@ func (r *rate) UnmarshalYAML(n ast.Node) error {
 	return nil
 }
 
-// interval returns the time between two events at this rate, or 0 if there is no limit.
-func (r rate) interval() time.Duration {
+// Interval returns the time between two events at this rate, or 0 if there is no limit.
+func (r Rate) Interval() time.Duration {
 	if r.Count == 0 {
 		return 0
 	}
 	return r.Per / time.Duration(r.Count)
 }
 
-// backoffSettings has either the limits of a wait, or a list of waits.
-type backoffSettings struct {
-	delayRange
-	steps []duration
+// Backoff has either the limits of a wait, or a list of waits.
+type Backoff struct {
+	DelayRange
+	steps []Duration
 }
 
 // UnmarshalYAML implements yaml.NodeUnmarshaler.
-func (b *backoffSettings) UnmarshalYAML(n ast.Node) error {
+func (b *Backoff) UnmarshalYAML(n ast.Node) error {
 	switch n.Type() {
 	case ast.SequenceType:
 		return yaml.NodeToValue(n, &b.steps, yaml.Strict())
 	case ast.MappingType, ast.MappingValueType:
-		return yaml.NodeToValue(n, &b.delayRange, yaml.Strict())
+		return yaml.NodeToValue(n, &b.DelayRange, yaml.Strict())
 	}
 	return newValueError(n, "{ min, max } or a list of waits such as [10s, 1m]")
 }
 
 // checkValues returns an error if a wait is out of its limits.
-func (b *backoffSettings) checkValues() error {
+func (b *Backoff) checkValues() error {
 	if b.steps == nil {
-		if b.Min > 0 && b.Min <= b.Max && b.Max <= duration(time.Hour) {
+		if b.Min > 0 && b.Min <= b.Max && b.Max <= Duration(time.Hour) {
 			return nil
 		}
 		return errors.New("delivery.backoff must have 0s < min ≤ max ≤ 1h")
 	}
 
 	for _, step := range b.steps {
-		if step <= 0 || step > duration(24*time.Hour) {
+		if step <= 0 || step > Duration(24*time.Hour) {
 			return errors.New("delivery.backoff: each wait must be above 0s and at most 1d")
 		}
 	}
@@ -132,30 +132,30 @@ func (b *backoffSettings) checkValues() error {
 	return nil
 }
 
-// delayRange has the limits of a delay.
-type delayRange struct {
-	Min duration `yaml:"min"`
-	Max duration `yaml:"max"`
+// DelayRange has the limits of a delay.
+type DelayRange struct {
+	Min Duration `yaml:"min"`
+	Max Duration `yaml:"max"`
 }
 
-// secret is a string that fmt, slog and JSON show as "(secret)".
-type secret string
+// Secret is a string that fmt, slog and JSON show as "(secret)".
+type Secret string
 
-func (secret) String() string   { return "(secret)" }
-func (secret) GoString() string { return "(secret)" }
+func (Secret) String() string   { return "(secret)" }
+func (Secret) GoString() string { return "(secret)" }
 
 // MarshalText implements encoding.TextMarshaler, for logs and JSON.
-func (s secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// duration is a time.Duration. In weir.yaml it can also be written as a number of days, such as 7d.
-type duration time.Duration
+// Duration is a time.Duration. In weir.yaml it can also be written as a number of days, such as 7d.
+type Duration time.Duration
 
 // maxDays is the largest number of days that fits in a time.Duration.
 const maxDays = int(math.MaxInt64 / (24 * time.Hour))
 
 // String returns the duration as weir.yaml writes it, such as 7d, 25h or 1m30s.
-func (d duration) String() string {
-	const day = duration(24 * time.Hour)
+func (d Duration) String() string {
+	const day = Duration(24 * time.Hour)
 	if d != 0 && d%day == 0 {
 		return fmt.Sprintf("%dd", d/day)
 	}
@@ -173,14 +173,14 @@ func (d duration) String() string {
 }
 
 // UnmarshalYAML implements yaml.NodeUnmarshaler.
-func (d *duration) UnmarshalYAML(n ast.Node) error {
+func (d *Duration) UnmarshalYAML(n ast.Node) error {
 	text := n.GetToken().Value
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		if count, err := strconv.Atoi(days); err == nil {
 			if count < -maxDays || count > maxDays {
 				return newValueError(n, fmt.Sprintf("a duration of at most %dd", maxDays))
 			}
-			*d = duration(time.Duration(count) * 24 * time.Hour)
+			*d = Duration(time.Duration(count) * 24 * time.Hour)
 			return nil
 		}
 	}
@@ -190,16 +190,16 @@ func (d *duration) UnmarshalYAML(n ast.Node) error {
 		return newValueError(n, "a duration such as 30s, 5m or 7d")
 	}
 
-	*d = duration(v)
+	*d = Duration(v)
 
 	return nil
 }
 
-// byteSize is a number of bytes, written as 1048576, 512KiB or 1MiB.
-type byteSize int64
+// ByteSize is a number of bytes, written as 1048576, 512KiB or 1MiB.
+type ByteSize int64
 
 // UnmarshalYAML implements yaml.NodeUnmarshaler.
-func (s *byteSize) UnmarshalYAML(node ast.Node) error {
+func (s *ByteSize) UnmarshalYAML(node ast.Node) error {
 	text, factor := node.GetToken().Value, int64(1)
 	for suffix, f := range map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20} {
 		if rest, ok := strings.CutSuffix(text, suffix); ok {
@@ -213,7 +213,7 @@ func (s *byteSize) UnmarshalYAML(node ast.Node) error {
 		return newValueError(node, "a size such as 1048576, 512KiB or 1MiB")
 	}
 
-	*s = byteSize(n * factor)
+	*s = ByteSize(n * factor)
 
 	return nil
 }

@@ -1,4 +1,4 @@
-package app
+package settings
 
 import (
 	"errors"
@@ -11,13 +11,13 @@ import (
 // WEIR_KEY_RECEIVE.
 const keyVariablePrefix = "WEIR_KEY_"
 
-// tlsFiles names the files of a certificate, in PEM.
-type tlsFiles struct {
+// TLSFiles names the files of a certificate, in PEM.
+type TLSFiles struct {
 	Certificate string `yaml:"certificate"`
 	Key         string `yaml:"key"`
 }
 
-func (f tlsFiles) isSet() bool { return f.Certificate != "" && f.Key != "" }
+func (f TLSFiles) IsSet() bool { return f.Certificate != "" && f.Key != "" }
 
 // readKeys takes the hashes of keys from the environment. A variable has one or two hashes,
 // separated by a space or a comma; it replaces the hashes of the function in weir.yaml.

@@ -1,4 +1,4 @@
-package app
+package settings
 
 import (
 	"errors"
@@ -23,10 +23,10 @@ var (
 		`^contracts\[\d+\] "[^"]*": ([a-z][A-Za-z]*(?:\[\d+\])?)(?:[: ]|$)`)
 )
 
-// addPositions puts the file's name, the line and the column in front of each problem, and hides
+// AddPositions puts the file's name, the line and the column in front of each problem, and hides
 // the values of variables. If the file lacks the value of a problem, the position is that of the
 // value's nearest parent in the file.
-func (s *Settings) addPositions(err error) error {
+func (s *Settings) AddPositions(err error) error {
 	if err == nil || s.body == nil {
 		return s.expander.hideValues(err)
 	}
@@ -38,7 +38,7 @@ func (s *Settings) addPositions(err error) error {
 
 	var located []error
 	for _, e := range joined.Unwrap() {
-		located = append(located, s.addPositions(e))
+		located = append(located, s.AddPositions(e))
 	}
 
 	return errors.Join(located...)
@@ -47,7 +47,7 @@ func (s *Settings) addPositions(err error) error {
 func (s *Settings) addPosition(err error) error {
 	// an error of package steps already has line and column
 	if m := (steps.Mistake{}); errors.As(err, &m) {
-		return s.expander.hideValues(fmt.Errorf("%s: %w", s.fileName, err))
+		return s.expander.hideValues(fmt.Errorf("%s: %w", s.FileName, err))
 	}
 
 	text := withoutPackage(err.Error())
@@ -68,7 +68,7 @@ func (s *Settings) addPosition(err error) error {
 	for path != "" {
 		if n := s.findNode(path); n != nil {
 			at := n.GetToken().Position
-			return s.expander.hideValues(fmt.Errorf("%s: [%d:%d] %w", s.fileName, at.Line,
+			return s.expander.hideValues(fmt.Errorf("%s: [%d:%d] %w", s.FileName, at.Line,
 				at.Column, err))
 		}
 

@@ -1,4 +1,4 @@
-package app
+package settings
 
 import (
 	"fmt"
@@ -9,25 +9,25 @@ import (
 	"weir/internal/notify"
 )
 
-// callbackHost is an entry of callbacks.allowedHosts: a host, or { host, secret }.
-type callbackHost struct {
+// CallbackHost is an entry of callbacks.allowedHosts: a host, or { host, secret }.
+type CallbackHost struct {
 	Host   string `yaml:"host"`
-	Secret secret `yaml:"secret"` // empty = callbacks.secret
+	Secret Secret `yaml:"secret"` // empty = callbacks.secret
 }
 
 // UnmarshalYAML implements yaml.NodeUnmarshaler.
-func (h *callbackHost) UnmarshalYAML(n ast.Node) error {
+func (h *CallbackHost) UnmarshalYAML(n ast.Node) error {
 	switch n.Type() {
 	case ast.MappingType, ast.MappingValueType:
-		type plain callbackHost
+		type plain CallbackHost
 		return yaml.NodeToValue(n, (*plain)(h), yaml.Strict())
 	}
 	return yaml.NodeToValue(n, &h.Host)
 }
 
-// callbackRules returns the rules for callbacks, and the problems of the secrets in the setting
+// CallbackRules returns the rules for callbacks, and the problems of the secrets in the setting
 // "callbacks". Without that setting, no callback is allowed.
-func (s *Settings) callbackRules() (notify.Callbacks, []error) {
+func (s *Settings) CallbackRules() (notify.Callbacks, []error) {
 	c := notify.Callbacks{AllowPrivate: s.Callbacks.AllowPrivate,
 		HostSecrets: map[string]notify.Secret{}}
 	var problems []error
@@ -59,7 +59,7 @@ func (s *Settings) callbackRules() (notify.Callbacks, []error) {
 
 // warnCallbacks returns a warning for each host that has the same secret as an earlier host.
 func (s *Settings) warnCallbacks() (warnings []string) {
-	bySecret := map[secret]string{}
+	bySecret := map[Secret]string{}
 	for _, entry := range s.Callbacks.AllowedHosts {
 		key := entry.Secret
 		if key == "" {

@@ -1,4 +1,4 @@
-package app
+package settings
 
 import (
 	"cmp"
@@ -13,25 +13,25 @@ import (
 	"weir/internal/signin"
 )
 
-// intakeSettings configures the intake of messages from queues and files.
-type intakeSettings struct {
-	RabbitMQ *rabbitSettings `yaml:"rabbitmq"` // nil = no queues are consumed
-	Files    *fileSettings   `yaml:"files"`    // nil = no files are taken
+// Intake configures the intake of messages from queues and files.
+type Intake struct {
+	RabbitMQ *RabbitMQ `yaml:"rabbitmq"` // nil = no queues are consumed
+	Files    *Files    `yaml:"files"`    // nil = no files are taken
 }
 
-// fileSettings configures the inbox.
-type fileSettings struct {
+// Files configures the inbox.
+type Files struct {
 	// time for which a file must be unchanged before Weir takes it
-	Quiet duration `yaml:"quiet"`
+	Quiet Duration `yaml:"quiet"`
 	// retention of the archive; nil = defaultFileRetention
-	Retention *duration    `yaml:"retention"`
-	Folders   []fileFolder `yaml:"folders"` // files outside of these folders have no upstream
-	// allowOthers or refuseOthers for files outside of the folders; "" = allow
+	Retention *Duration `yaml:"retention"`
+	Folders   []Folder  `yaml:"folders"` // files outside of these folders have no upstream
+	// allowOthers or RefuseOthers for files outside of the folders; "" = allow
 	Others string `yaml:"others"`
 }
 
-// fileFolder assigns the files of a folder to an upstream.
-type fileFolder struct {
+// Folder assigns the files of a folder to an upstream.
+type Folder struct {
 	Folder   string `yaml:"folder"`
 	Upstream string `yaml:"upstream"`
 }
@@ -39,31 +39,31 @@ type fileFolder struct {
 const (
 	// defaultFileRetention is the default retention of the archive. It leaves people enough time to
 	// notice a rejected file.
-	defaultFileRetention = duration(30 * 24 * time.Hour)
-	// maxQuiet is the largest value of fileSettings.Quiet.
-	maxQuiet = duration(24 * time.Hour)
+	defaultFileRetention = Duration(30 * 24 * time.Hour)
+	// maxQuiet is the largest value of Files.Quiet.
+	maxQuiet = Duration(24 * time.Hour)
 )
 
 // The values of intake.files.others.
 const (
 	allowOthers  = "allow"
-	refuseOthers = "refuse"
+	RefuseOthers = "refuse"
 )
 
 // checkValues calls the function "must" for each rule of intake.files. If the settings do not have
 // intake.files, f is nil.
-func (f *fileSettings) checkValues(must func(ok bool, format string, args ...any)) {
+func (f *Files) checkValues(must func(ok bool, format string, args ...any)) {
 	if f == nil {
 		return
 	}
 
 	must(f.Quiet >= 0 && f.Quiet <= maxQuiet,
 		"intake.files.quiet is %s and must be 0s to 24h", f.Quiet)
-	must(f.retentionOrDefault() >= duration(24*time.Hour),
-		"intake.files.retention is %s and must be at least 1d", f.retentionOrDefault())
-	must(f.Others == "" || f.Others == allowOthers || f.Others == refuseOthers,
-		"intake.files.others is %q and must be %s or %s", f.Others, allowOthers, refuseOthers)
-	must(f.Others != refuseOthers || len(f.Folders) > 0,
+	must(f.RetentionOrDefault() >= Duration(24*time.Hour),
+		"intake.files.retention is %s and must be at least 1d", f.RetentionOrDefault())
+	must(f.Others == "" || f.Others == allowOthers || f.Others == RefuseOthers,
+		"intake.files.others is %q and must be %s or %s", f.Others, allowOthers, RefuseOthers)
+	must(f.Others != RefuseOthers || len(f.Folders) > 0,
 		"intake.files.others is refuse and needs intake.files.folders, because it would refuse every file")
 
 	for i, folder := range f.Folders {
@@ -88,26 +88,26 @@ func (f *fileSettings) checkValues(must func(ok bool, format string, args ...any
 // files.
 const maxFolder = 512
 
-func (f *fileSettings) inboxFolders() (folders []inbox.Folder) {
+func (f *Files) InboxFolders() (folders []inbox.Folder) {
 	for _, one := range f.Folders {
 		folders = append(folders, inbox.Folder{Path: one.Folder, Upstream: one.Upstream})
 	}
 	return folders
 }
 
-func (f *fileSettings) retentionOrDefault() duration {
+func (f *Files) RetentionOrDefault() Duration {
 	if f.Retention == nil {
 		return defaultFileRetention
 	}
 	return *f.Retention
 }
 
-// rabbitSettings configures weir consume.
-type rabbitSettings struct {
-	URL      secret        `yaml:"url"`
-	TLS      signin.TLS    `yaml:"tls"`
-	Prefetch *int          `yaml:"prefetch"` // nil = defaultPrefetch
-	Queues   []rabbitQueue `yaml:"queues"`
+// RabbitMQ configures weir consume.
+type RabbitMQ struct {
+	URL      Secret     `yaml:"url"`
+	TLS      signin.TLS `yaml:"tls"`
+	Prefetch *int       `yaml:"prefetch"` // nil = defaultPrefetch
+	Queues   []Queue    `yaml:"queues"`
 	// "" = Weir rejects invalid messages without requeue
 	DeadLetterExchange string `yaml:"deadLetterExchange"`
 	// "required" or "optional"; "" = "required"
@@ -116,8 +116,8 @@ type rabbitSettings struct {
 	Deliver bool `yaml:"deliver"`
 }
 
-// rabbitQueue is a queue that weir consume reads.
-type rabbitQueue struct {
+// Queue is a queue that weir consume reads.
+type Queue struct {
 	Name     string `yaml:"name"`
 	Contract string `yaml:"contract"` // "" = any
 	Upstream string `yaml:"upstream"` // "" = no upstream, and no limits
@@ -139,7 +139,7 @@ const (
 
 // checkValues calls the function "must" for each rule of intake.rabbitmq. If the settings do not
 // have intake.rabbitmq, r is nil.
-func (r *rabbitSettings) checkValues(contracts []string,
+func (r *RabbitMQ) checkValues(contracts []string,
 	must func(ok bool, format string, args ...any)) {
 	if r == nil {
 		return
@@ -154,7 +154,7 @@ func (r *rabbitSettings) checkValues(contracts []string,
 	must(err == nil, path+"tls: %v", err)
 	must(r.TLS == (signin.TLS{}) || err != nil || address == nil || address.Scheme != "amqp",
 		path+"tls has no effect on an address that begins with amqp: and needs amqps:")
-	prefetch := r.prefetchOrDefault()
+	prefetch := r.PrefetchOrDefault()
 	must(prefetch >= 1 && prefetch <= 10_000,
 		path+"prefetch is %d and must be 1 to 10000", prefetch)
 	must(r.MessageID == "" || r.MessageID == requiredMessageID || r.MessageID == optionalMessageID,
@@ -184,14 +184,14 @@ func (r *rabbitSettings) checkValues(contracts []string,
 // maxShortString is the largest size of a name in AMQP, in bytes.
 const maxShortString = 255
 
-func (r *rabbitSettings) prefetchOrDefault() int {
+func (r *RabbitMQ) PrefetchOrDefault() int {
 	if r.Prefetch == nil {
 		return defaultPrefetch
 	}
 	return *r.Prefetch
 }
 
-func (r *rabbitSettings) consumedQueues() []rabbitmq.Queue {
+func (r *RabbitMQ) ConsumedQueues() []rabbitmq.Queue {
 	var queues []rabbitmq.Queue
 	for _, q := range r.Queues {
 		queues = append(queues, rabbitmq.Queue{Name: q.Name, Contract: q.Contract,
@@ -200,7 +200,7 @@ func (r *rabbitSettings) consumedQueues() []rabbitmq.Queue {
 	return queues
 }
 
-// requiresMessageID reports whether a message without message_id is invalid.
-func (r *rabbitSettings) requiresMessageID() bool {
+// RequiresMessageID reports whether a message without message_id is invalid.
+func (r *RabbitMQ) RequiresMessageID() bool {
 	return cmp.Or(r.MessageID, requiredMessageID) == requiredMessageID
 }

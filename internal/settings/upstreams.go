@@ -1,4 +1,4 @@
-package app
+package settings
 
 import (
 	"fmt"
@@ -7,28 +7,26 @@ import (
 	"strings"
 	"time"
 
-	"weir/internal/filing"
-	"weir/internal/storage"
 	"weir/internal/upstream"
 )
 
-// upstreamSettings describes a system that posts messages.
-type upstreamSettings struct {
+// Upstream describes a system that posts messages.
+type Upstream struct {
 	Name      string          `yaml:"name"`
-	Keys      []secret        `yaml:"keys"`      // for the header Weir-Upstream-Key
+	Keys      []Secret        `yaml:"keys"`      // for the header Weir-Upstream-Key
 	Signature upstream.Scheme `yaml:"signature"` // "github" or "standard"
-	Secrets   []secret        `yaml:"secrets"`   // for the signature
+	Secrets   []Secret        `yaml:"secrets"`   // for the signature
 	// header webhook-timestamp: largest gap to now; 0 = defaultTolerance
-	Tolerance duration `yaml:"tolerance"`
+	Tolerance Duration `yaml:"tolerance"`
 	// nil = the upstream may send messages of all contracts
 	Contracts  []string `yaml:"contracts"`
-	Rate       rate     `yaml:"rate"`       // zero = no limit
+	Rate       Rate     `yaml:"rate"`       // zero = no limit
 	DailyQuota *int64   `yaml:"dailyQuota"` // nil = no limit
 }
 
 // defaultTolerance is the value that the libraries of Standard Webhooks use
 // (https://www.standardwebhooks.com).
-const defaultTolerance = duration(5 * time.Minute)
+const defaultTolerance = Duration(5 * time.Minute)
 
 // upstreamName matches the names of upstreams. A name becomes a label of metrics, a part of row
 // keys, and a query parameter.
@@ -38,7 +36,7 @@ var upstreamName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$`)
 // never contains a key or a secret.
 func (s *Settings) checkUpstreams(must func(ok bool, format string, args ...any)) {
 	var names []string
-	var secrets []secret
+	var secrets []Secret
 	for i, u := range s.Upstreams {
 		path := fmt.Sprintf("upstreams[%d].", i)
 		must(upstreamName.MatchString(u.Name),
@@ -55,7 +53,7 @@ func (s *Settings) checkUpstreams(must func(ok bool, format string, args ...any)
 		}
 
 		for j, name := range u.Contracts {
-			must(slices.Contains(s.contractNames(), name),
+			must(slices.Contains(s.ContractNames(), name),
 				path+"contracts[%d] is %q, and there is no such contract", j, name)
 		}
 
@@ -84,7 +82,7 @@ func (s *Settings) checkUpstreams(must func(ok bool, format string, args ...any)
 
 // checkCredentials calls the function "must" for each rule of an upstream's keys and secrets. An
 // upstream without keys and secrets is allowed: it can send only through a queue or a folder.
-func (u *upstreamSettings) checkCredentials(path string,
+func (u *Upstream) checkCredentials(path string,
 	must func(ok bool, format string, args ...any)) {
 	must(u.Signature == "" || u.Signature == upstream.GitHub ||
 		u.Signature == upstream.StandardWebhooks,
@@ -111,13 +109,13 @@ func (u *upstreamSettings) checkCredentials(path string,
 		}
 	}
 
-	must(u.Tolerance >= 0 && u.Tolerance <= duration(time.Hour),
+	must(u.Tolerance >= 0 && u.Tolerance <= Duration(time.Hour),
 		path+"tolerance is %s and must be at most 1h", u.Tolerance)
 	must(u.Tolerance == 0 || u.Signature == upstream.StandardWebhooks,
 		path+"tolerance has no effect without signature: standard")
 }
 
-func (u *upstreamSettings) newDefinition() upstream.Definition {
+func (u *Upstream) NewDefinition() upstream.Definition {
 	d := upstream.Definition{Name: u.Name, Scheme: u.Signature,
 		Tolerance: time.Duration(u.Tolerance), Contracts: u.Contracts, Rate: upstream.Rate(u.Rate)}
 	if u.Tolerance == 0 {
@@ -129,7 +127,7 @@ func (u *upstreamSettings) newDefinition() upstream.Definition {
 	}
 
 	for _, one := range u.Secrets {
-		// loadSettings has checked the secret
+		// Load has checked the secret
 		parsed, _ := upstream.ParseSecret(u.Signature, string(one))
 		d.Secrets = append(d.Secrets, parsed)
 	}
@@ -141,10 +139,10 @@ func (u *upstreamSettings) newDefinition() upstream.Definition {
 	return d
 }
 
-// describeLimits returns one line with the upstream's name and limits. The line contains no key and
+// DescribeLimits returns one line with the upstream's name and limits. The line contains no key and
 // no secret.
-func (u *upstreamSettings) describeLimits() string {
-	d := u.newDefinition()
+func (u *Upstream) DescribeLimits() string {
+	d := u.NewDefinition()
 	parts := []string{"only by a queue or a folder"}
 	switch {
 	case u.Signature != "":
@@ -168,45 +166,9 @@ func (u *upstreamSettings) describeLimits() string {
 	return u.Name + " (" + strings.Join(parts, ", ") + ")"
 }
 
-func (s *Settings) upstreamNames() (names []string) {
+func (s *Settings) UpstreamNames() (names []string) {
 	for _, u := range s.Upstreams {
 		names = append(names, u.Name)
 	}
 	return names
-}
-
-// newUpstreams returns the upstreams of the settings, or nil if the settings have none. The table
-// has the counters of the daily quotas.
-func (a *App) newUpstreams(table storage.Table) *upstream.Set {
-	if len(a.settings.Upstreams) == 0 {
-		return nil
-	}
-
-	var definitions []upstream.Definition
-	for _, u := range a.settings.Upstreams {
-		definitions = append(definitions, u.newDefinition())
-	}
-
-	return upstream.NewSet(definitions, table, time.Now, a.instruments.metrics)
-}
-
-// newFiler returns a filing.Filer, which checks messages and appends them to the log. The Filer
-// enforces the limits of the upstreams. If upstreams is nil, there are no limits.
-func (a *App) newFiler(appender filing.Appender, upstreams *upstream.Set) *filing.Filer {
-	callbacks, _ := a.settings.callbackRules() // loadSettings has checked the rules
-	f := &filing.Filer{Contracts: a.contracts, Callbacks: callbacks, Log: appender,
-		Fold: a.settings.Fold.rules}
-	if upstreams != nil {
-		f.Limits = upstreams
-	}
-	return f
-}
-
-// diagnoseUpstreams returns a finding that lists the upstreams of the settings.
-func (d diagnosis) diagnoseUpstreams() Finding {
-	var all []string
-	for _, u := range d.settings.Upstreams {
-		all = append(all, u.describeLimits())
-	}
-	return Finding{Name: "upstreams", Detail: strings.Join(all, "; ")}
 }

@@ -1,4 +1,4 @@
-package app
+package settings
 
 import (
 	"net/url"
@@ -13,9 +13,9 @@ import (
 // proxyVariables are the names of the variables from which net/http takes proxies.
 var proxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"}
 
-// fixedSecrets returns the secrets of the settings and of the proxies. It finds each setting by its
+// FixedSecrets returns the secrets of the settings and of the proxies. It finds each setting by its
 // type, so a new setting with a secret cannot be forgotten.
-func (s *Settings) fixedSecrets(env func(string) string) []string {
+func (s *Settings) FixedSecrets(env func(string) string) []string {
 	secrets := listSecrets(reflect.ValueOf(s).Elem())
 	for _, name := range proxyVariables {
 		secrets = append(secrets, env(name))
@@ -45,7 +45,7 @@ func (s *Settings) fixedSecrets(env func(string) string) []string {
 func listSecrets(v reflect.Value) (secrets []string) {
 	switch v.Kind() {
 	case reflect.String:
-		if v.Type() == reflect.TypeFor[secret]() || v.Type() == reflect.TypeFor[signin.Secret]() {
+		if v.Type() == reflect.TypeFor[Secret]() || v.Type() == reflect.TypeFor[signin.Secret]() {
 			return []string{v.String()}
 		}
 
@@ -77,15 +77,5 @@ func listSecrets(v reflect.Value) (secrets []string) {
 		}
 	}
 
-	return secrets
-}
-
-// currentSecrets returns all secrets that this process knows now: those of the settings, of the
-// proxies and of the sign-in, and the values of the variables that the steps use.
-func (a *App) currentSecrets() []string {
-	secrets := slices.Concat(a.fixedSecrets, a.settings.file.Secrets())
-	if a.keeper != nil {
-		secrets = append(secrets, a.keeper.Secrets()...)
-	}
 	return secrets
 }

@@ -1,4 +1,4 @@
-package app
+package settings
 
 import (
 	"regexp"
@@ -14,7 +14,7 @@ func withRabbitMQ(lines string) string {
 
 func TestLoadSettings_RabbitMQ(t *testing.T) {
 	t.Parallel()
-	s, err := loadSettings(newEnvironment(t,
+	s, err := Load(newEnvironment(t,
 		withRabbitMQ("    url: ${BROKER}\n    messageId: optional\n"+
 			"    deadLetterExchange: dead\n    queues: [{ name: a }, { name: b, consumer: single-active }]\n"),
 		"BROKER", "amqps://u:s3cret@broker.example/v"))
@@ -23,7 +23,7 @@ func TestLoadSettings_RabbitMQ(t *testing.T) {
 	}
 
 	r := s.Intake.RabbitMQ
-	if q := r.consumedQueues(); r.prefetchOrDefault() != 100 || r.requiresMessageID() ||
+	if q := r.ConsumedQueues(); r.PrefetchOrDefault() != 100 || r.RequiresMessageID() ||
 		len(q) != 2 ||
 		q[0].SingleActive || !q[1].SingleActive ||
 		string(r.URL) != "amqps://u:s3cret@broker.example/v" {
@@ -68,7 +68,7 @@ func TestLoadSettings_RabbitMQProblems(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := loadSettings(newEnvironment(t, withRabbitMQ(c.lines)))
+			_, err := Load(newEnvironment(t, withRabbitMQ(c.lines)))
 			if err == nil || !strings.Contains(err.Error(), c.want) ||
 				strings.Contains(err.Error(), "s3cret") ||
 				!position.MatchString(err.Error()) {
@@ -82,11 +82,11 @@ func TestLoadSettings_Files(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		lines, problem   string
-		quiet, retention duration
+		quiet, retention Duration
 	}{
-		"Defaults": {lines: "{}", retention: duration(30 * 24 * time.Hour)},
-		"Set": {lines: "{ quiet: 2m, retention: 1d }", quiet: duration(2 * time.Minute),
-			retention: duration(24 * time.Hour)},
+		"Defaults": {lines: "{}", retention: Duration(30 * 24 * time.Hour)},
+		"Set": {lines: "{ quiet: 2m, retention: 1d }", quiet: Duration(2 * time.Minute),
+			retention: Duration(24 * time.Hour)},
 		"NegativeQuiet": {lines: "{ quiet: -1s }", problem: "quiet"},
 		"LongQuiet": {lines: "{ quiet: 25h }",
 			problem: "intake.files.quiet is 25h and must be 0s to 24h"},
@@ -110,7 +110,7 @@ func TestLoadSettings_Files(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			yaml := strings.TrimRight(minimal, "\n") + "\nintake:\n  files: " + c.lines + "\n"
-			s, err := loadSettings(newEnvironment(t, yaml))
+			s, err := Load(newEnvironment(t, yaml))
 			if c.problem != "" {
 				if err == nil || !strings.Contains(err.Error(), c.problem) {
 					t.Errorf("got %v, want an error with %q", err, c.problem)
@@ -122,9 +122,9 @@ func TestLoadSettings_Files(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			if f := s.Intake.Files; f.Quiet != c.quiet || f.retentionOrDefault() != c.retention {
+			if f := s.Intake.Files; f.Quiet != c.quiet || f.RetentionOrDefault() != c.retention {
 				t.Errorf("got quiet %s and retention %s, want %s and %s", f.Quiet,
-					f.retentionOrDefault(), c.quiet, c.retention)
+					f.RetentionOrDefault(), c.quiet, c.retention)
 			}
 		})
 	}

@@ -1,4 +1,4 @@
-package app
+package settings
 
 import (
 	"strings"
@@ -12,10 +12,10 @@ func TestWarnings_NameContractsWithoutVersionMax(t *testing.T) {
 	s := Settings{}
 	for _, d := range []contract.Definition{{Name: "plain"},
 		{Name: "bounded", Supersede: true, VersionMax: "+24h"}, {Name: "open", Supersede: true}} {
-		s.Contracts = append(s.Contracts, contractSettings{Definition: d})
+		s.Contracts = append(s.Contracts, Contract{Definition: d})
 	}
 
-	if got := s.listWarnings(); len(got) != 1 ||
+	if got := s.ListWarnings(); len(got) != 1 ||
 		!strings.Contains(got[0], "contract open supersedes") {
 		t.Errorf("got %q, want a warning about the contract open alone", got)
 	}
@@ -23,20 +23,20 @@ func TestWarnings_NameContractsWithoutVersionMax(t *testing.T) {
 
 func TestWarnings_NameFilesWithoutAnUpstream(t *testing.T) {
 	t.Parallel()
-	upstreams := []upstreamSettings{{Name: "a"}}
+	upstreams := []Upstream{{Name: "a"}}
 	for name, c := range map[string]struct {
-		upstreams []upstreamSettings
-		files     *fileSettings
+		upstreams []Upstream
+		files     *Files
 		isWarned  bool
 	}{
-		"no files": {upstreams, nil, false}, "no upstreams": {nil, &fileSettings{}, false},
-		"default": {upstreams, &fileSettings{}, true},
-		"allow":   {upstreams, &fileSettings{Others: "allow"}, true},
-		"refuse":  {upstreams, &fileSettings{Others: "refuse"}, false},
+		"no files": {upstreams, nil, false}, "no upstreams": {nil, &Files{}, false},
+		"default": {upstreams, &Files{}, true},
+		"allow":   {upstreams, &Files{Others: "allow"}, true},
+		"refuse":  {upstreams, &Files{Others: "refuse"}, false},
 	} {
 		s := Settings{Upstreams: c.upstreams}
 		s.Intake.Files = c.files
-		if got := strings.Join(s.listWarnings(), "\n"); strings.Contains(got, "others: refuse") !=
+		if got := strings.Join(s.ListWarnings(), "\n"); strings.Contains(got, "others: refuse") !=
 			c.isWarned {
 			t.Errorf("%s: got %q, want a warning: %v", name, got, c.isWarned)
 		}
@@ -62,8 +62,8 @@ func TestWarnings_NameClearText(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := Settings{Storage: secret(c.connection), Delivery: deliverySettings{URL: c.url}}
-			got := strings.Join(s.listWarnings(), "\n")
+			s := Settings{Storage: Secret(c.connection), Delivery: Delivery{URL: c.url}}
+			got := strings.Join(s.ListWarnings(), "\n")
 			if (got == "") != (c.want == "") || !strings.Contains(got, c.want) ||
 				strings.Contains(got, "s3cret") {
 				t.Errorf("got %q, want it to name %q, and no secret", got, c.want)

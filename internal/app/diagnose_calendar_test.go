@@ -1,0 +1,33 @@
+package app
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestDiagnose_Calendar(t *testing.T) {
+	t.Parallel()
+	a, err := New(newEnvironment(t,
+		minimal+"calendar:\n  timezone: Europe/Berlin\n  closed:\n    - { name: night "+
+			"freeze, days: [fri, sat], from: 22:00, to: \"06:00\" }\n    - { name: year end, from: 2026-12-24T12:00, to: "+
+			"2027-01-02T00:00 }\n"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for moment, closed := range map[string]string{"2026-06-12T20:00:00Z": "night freeze",
+		"2026-12-25T00:00:00Z": "year end", "2026-06-11T20:00:00Z": ""} {
+		at, err := time.Parse(time.RFC3339, moment)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		f := diagnosis{a}.diagnoseCalendar(at)
+		if _, reason, _ := a.calendar.At(at); reason != closed ||
+			(closed != "") != strings.HasPrefix(f.Detail, "closed ("+closed+") until 202") {
+			t.Errorf("at %s: got closed by %q and the detail %q, want %q in both", moment, reason,
+				f.Detail, closed)
+		}
+	}
+}
