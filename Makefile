@@ -21,7 +21,7 @@ FUNCTIONS := $(notdir $(patsubst %/function.json,%,$(wildcard functions/*/functi
 AZURITE := tools/azurite/node_modules/.bin/azurite
 OPENAPI := tools/openapi/node_modules/.bin/redocly
 
-.PHONY: help axe pictures run run-serve run-azurite start demo demo-wordpress demo-rabbitmq wordpress test packages strace quick test-cms clients clients-dotnet forwarding upgrade simulate crash lint vulncheck build release infra bench profile microbench clean azurite openapi kql xmltest tools
+.PHONY: help axe pictures run run-serve run-azurite start demo demo-wordpress demo-rabbitmq wordpress test packages strace quick test-long test-cms clients clients-dotnet forwarding upgrade simulate crash lint vulncheck build release infra bench profile microbench clean azurite openapi kql xmltest tools
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -80,15 +80,18 @@ GO_TEST = go test $(1) -shuffle=on -count=1 -vet=off -timeout 0 $(MEASURED) $(TE
 # The progress has the processor time of each package.
 MEASURED = -exec "'$(CURDIR)/build/tools/testprogress' -measure"
 LONGEST_FIRST = $(addprefix ./,$(LONGEST)) $(call LIST_OTHERS,.,$(LONGEST))
+# The tests of the simulation that take the race detector longest. TestMutants_TheBinaryWithoutAMutantBreaksNoRule runs
+# them without it, and make test-long with it.
+WITHOUT_RACE := TestAhead|TestLongLife
 # Three packages at a time: the simulation keeps one place almost to the end, and a binary with the race detector
 # sleeps for its last second.
-TEST_PROGRAM = nice -n 4 $(call GO_TEST,-C .) -race -p 3 -json $(LONGEST_FIRST)
+TEST_PROGRAM = nice -n 4 $(call GO_TEST,-C .) -race -skip '^($(WITHOUT_RACE))$$' -p 3 -json $(LONGEST_FIRST)
 TEST_TOOLS = nice -n 4 $(call GO_TEST,-C tools) -race -p 1 -json $(call LIST_OTHERS,tools,$(OF_PROCESSES))
 TEST_PROCESSES = $(call GO_TEST,-C tools) -p 2 -json $(addprefix ./,$(OF_PROCESSES))
 
 # The test of the Dockerfile runs its `go mod download` without a proxy. The build alone does not fetch each module of
 # go.mod: some are for Windows only.
-test: packages ## every test: unit, conformance on memory and Azurite, end to end with real processes; installs the packages that it needs, except with INSTALL=0; E2E_HTTP=forwarding = all of the last under an old host
+test: packages ## the tests: unit, conformance on memory and Azurite, end to end with real processes; installs the packages that it needs, except with INSTALL=0; E2E_HTTP=forwarding = all of the last under an old host
 	@$(MAKE) --no-print-directory azurite wordpress openapi kql xmltest axe
 	@go mod download
 	@go build -C tools -o $(CURDIR)/build/tools/ ./testprogress
@@ -111,10 +114,22 @@ quick: strace azurite ## the program's tests without the race detector, and 50 s
 	  -skip '^($(SLOW_SIMULATION))$$' $(TESTFLAGS) -json $(LONGEST_FIRST)
 
 # The tests of how instances end, and of what depends on the host beside HTTP itself.
-FORWARDED := TestChaos|TestStop_|TestDrain_|TestRollingRestart_|TestIncident|TestHandlerKilled_OnFlex|TestDueTimes|TestReplay|TestPause_|TestLog_|TestDeliveryByProcess
+FORWARDED := TestLong_|TestStop_|TestDrain_|TestRollingRestart_|TestIncident|TestHandlerKilled_OnFlex|TestDueTimes|TestReplay|TestPause_|TestLog_|TestDeliveryByProcess
 
 forwarding: azurite openapi ## the end-to-end tests of stops, drains, crashes and incidents under an old host, which forwards requests
-	E2E_HTTP=forwarding go test -C tools -count=1 -timeout 25m $(TESTFLAGS) -run '^($(FORWARDED))' ./e2e
+	E2E_HTTP=forwarding go test -C tools -tags long -count=1 -timeout 25m $(TESTFLAGS) -run '^($(FORWARDED))' ./e2e
+
+# All worlds of the simulation. make test runs a tenth of their seeds under the race detector, make test-long all.
+WORLDS := TestSeeds|TestLarge|TestMoves|TestShortPages|TestKillers|TestBatches|TestAudits|TestGrowth|TestAhead|TestLongLife|TestChains|TestInFolder|TestRelane
+
+# The tests of processes have the build tag long, and names that begin with TestLong_.
+test-long: packages ## the tests that make test leaves out or runs in part: more chaos, each scenario of the bench, all seeds under the race detector, 200 kills and 50 power cuts of the embedded store
+	@$(MAKE) --no-print-directory azurite openapi
+	@go build -C tools -o $(CURDIR)/build/tools/ ./testprogress
+	@GOGC=$(TEST_GOGC) ALL_SEEDS=1 KILLS=200 CUTS=50 $(PROGRESS) \
+	  -- $(call GO_TEST,-C tools) -tags long -run '^TestLong_' -p 2 -json ./e2e ./bench \
+	  -- nice -n 4 $(call GO_TEST,-C .) -race -run '^($(WORLDS))$$' -json ./internal/simulation \
+	  -- nice -n 4 $(call GO_TEST,-C .) -run '^(TestKilled|TestPowerCut)$$' -json ./internal/storage/embedded
 
 # CMS=… of make test-cms names some of these. make run has another CMS=….
 SITES := apostrophe directus ghost keystone mediawiki payload strapi-locales strapi-mariadb strapi-postgres
@@ -164,8 +179,8 @@ lint: build/lint/revive build/lint/staticcheck openapi ## formatting, vet, stati
 	  echo "go vet and staticcheck in $$module"; \
 	  go vet -C $$module ./... && (cd $$module && $(CURDIR)/build/lint/staticcheck ./...) || exit 1; \
 	done
-	@echo "go vet of the tests of make test-cms, make upgrade and make clients"
-	@go vet -C tools -tags cms,upgrade,clients ./e2e
+	@echo "go vet of the tests of make test-cms, make upgrade, make clients and make test-long"
+	@go vet -C tools -tags cms,upgrade,clients,long ./e2e ./bench
 	tools/lint/lint.sh
 
 vulncheck: build/lint/revive ## known vulnerabilities in what the program and the tools call; needs the network

@@ -21,11 +21,13 @@ func TestMutants_TheBinaryWithoutAMutantBreaksNoRule(t *testing.T) {
 		"moves":                       {"TestMoves", nil},
 		"short pages":                 {"TestShortPages", nil},
 		"killers":                     {"TestKillers", nil},
+		"batches":                     {"TestBatches", nil},
 		"audits":                      {"TestAudits", nil},
 		"growth":                      {"TestGrowth", nil},
 		"bodies ahead":                {"TestAhead", nil},
 		"long life":                   {"TestLongLife", nil},
 		"chains":                      {"TestChains", nil},
+		"in a folder":                 {"TestInFolder", nil},
 		"relane":                      {"TestRelane", nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,13 +11,14 @@ import (
 )
 
 // readSeeds returns the number of seeds in an environment variable. If the variable is empty or not
-// set, readSeeds returns the parameter "otherwise", and under the race detector a third of it:
+// set, readSeeds returns the parameter "otherwise", and under the race detector a tenth of it:
 // there a seed takes about six times as long, and TestMutants_TheBinaryWithoutAMutantBreaksNoRule
-// runs all seeds without the detector.
+// runs all seeds without the detector. If ALL_SEEDS is set, as by make test-long, the detector
+// watches all of them.
 func readSeeds(t *testing.T, name string, otherwise uint64) uint64 {
 	t.Helper()
-	if isRaceDetectorOn {
-		otherwise = (otherwise + 2) / 3
+	if isRaceDetectorOn && os.Getenv("ALL_SEEDS") == "" {
+		otherwise = (otherwise + 9) / 10
 	}
 	return readNumber(t, name, otherwise)
 }

@@ -60,33 +60,20 @@ var tiny = sizes{
 	},
 }
 
-// TestBench runs scenarios end to end, with real handlers, Azurite, the demo CMS and a stand-in for
-// the Functions host. The cases with a delay run with delayed storage.
+// benchCase is some scenarios that run with small sizes, and the rows of their results.
+type benchCase struct {
+	delay     time.Duration // of storage
+	scenarios string
+	rows      []string
+}
+
+// away ends the names of rows that were measured with delayed storage.
+const away = ", storage at 2ms"
+
+// TestBench runs the scenarios that measure one lane and due times. TestLong_Bench runs the others.
 func TestBench(t *testing.T) {
 	t.Parallel()
-	app := filepath.Join(t.TempDir(), "app")
-	if out, err := exec.Command("make", "-C", filepath.Join("..", ".."), "build",
-		"APP="+app).CombinedOutput(); err != nil {
-		t.Fatalf("make build: %v\n%s", err, out)
-	}
-
-	storage, err := azurite.Start(t.Context(), azurite.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	t.Cleanup(func() {
-		if err := storage.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-
-	const away = ", storage at 2ms"
-	for name, c := range map[string]struct {
-		delay     time.Duration
-		scenarios string
-		rows      []string
-	}{
+	runCases(t, map[string]benchCase{
 		"Near": {0, "serial,logs,retry,supersede",
 			[]string{"serial burst", "transactions per message, serial burst",
 				"log lines per message, burst", "log bytes per message, burst",
@@ -106,39 +93,31 @@ func TestBench(t *testing.T) {
 				"3 schedules of one second: occurrences written a second" + away,
 				"3 schedules of one second: longest standstill of the lane" + away,
 				"3 schedules of one second: lag of plain messages, max" + away}},
-		"Crowds": {2 * time.Millisecond, "refused,aside,retention,sweep,tickets", []string{
-			"1 messages answered 403 in front of 3 good ones: until these are delivered" + away,
-			"1 messages answered 500 in front of 3 good ones: until these are delivered" + away,
-			"memory, 40 messages behind a blocked key: peak resident set" + away,
-			"memory, 4 messages of 200 KiB due at one moment: peak resident set" + away,
-			"retention over 2 lanes: messages removed a second" + away,
-			"retention: transactions per message" + away,
-			"a sweep over 4 lanes, longest of 3" + away,
-			"tickets, 4 busy lanes, 1 instances: most in the queue" + away,
-			"tickets, 4 busy lanes, 1 instances: instances the queue asks for" + away,
-			"tickets, 4 busy lanes, 2 instances: most in the queue" + away,
-			"tickets, 4 busy lanes, 2 instances: instances the queue asks for" + away}},
-		"Consume": {0, "consume", []string{"consume rate from RabbitMQ, lane paused"}},
-		"Batch":   {0, "batch", []string{"parts of a batch filed, lane paused"}},
-		"Files":   {0, "files", []string{"files taken from the inbox, lane paused"}},
-		"CPU": {0, "cpu", []string{"CPU of the handler per message",
-			"CPU of the handler per message, against a bare program"}},
-		"Chains": {0, "chains", []string{"chains of three steps, serial burst",
-			"chains with tokens of 2 s: tokens fetched", "chains that remember the id: requests",
-			"chains that remember the id: serial burst"}},
-		"Cold": {2 * time.Millisecond, "coldstart",
-			[]string{"cold start, 1 lanes: exec to the first 202" + away,
-				"cold start, 5 lanes: exec to the first 202" + away}},
-		"Serve": {0, "serve", []string{"weir serve: exec to the first 202",
-			"weir serve: accept latency p50, one client",
-			"weir serve: accept rate, 64 clients, lane paused",
-			"weir serve: serial burst", "weir serve: resident at rest",
-			"weir serve: resident after 200 messages",
-			"weir serve: exec to the first 202 with 200 messages"}},
-		"Hang": {2 * time.Millisecond, "hang",
-			[]string{"storage hangs: until a post is refused, max" + away,
-				"one storage request hangs: the lane's standstill, max" + away}},
-	} {
+	})
+}
+
+// runCases runs scenarios end to end, with real handlers, Azurite, the demo CMS and a stand-in for
+// the Functions host. The cases with a delay run with delayed storage.
+func runCases(t *testing.T, cases map[string]benchCase) {
+	t.Helper()
+	app := filepath.Join(t.TempDir(), "app")
+	if out, err := exec.Command("make", "-C", filepath.Join("..", ".."), "build",
+		"APP="+app).CombinedOutput(); err != nil {
+		t.Fatalf("make build: %v\n%s", err, out)
+	}
+
+	storage, err := azurite.Start(t.Context(), azurite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Cleanup(func() {
+		if err := storage.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+
+	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			runScenarios(t, app, storage, c.delay, c.scenarios, c.rows)

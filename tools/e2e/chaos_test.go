@@ -36,17 +36,12 @@ const (
 // message. Messages of a key reach the CMS in order, and messages of a lane one at a time. The CMS
 // gets a message twice only if a handler was killed between the two writes, within uncommittedFor
 // after the first write began.
-func TestChaos(t *testing.T) { newChaos(t, "", "").runChaos() }
+//
+// TestChaos has each act once. TestLong_Chaos and TestLong_ChaosOnFlex have more.
+func TestChaos(t *testing.T) { newChaos(t, "", "").runChaos(0) }
 
-// TestChaos_OnFlex runs the same test, but each host runs only one group of functions. One host of
-// the group "http" gets the posts, and two hosts of the group "process" get the tickets.
-func TestChaos_OnFlex(t *testing.T) {
-	c := newChaos(t, "http", "process", "process")
-	c.startHost("sweep") // no act ends this host, because its handler runs only during sweeps
-	c.runChaos()
-}
-
-func (c *chaosRun) runChaos() {
+// runChaos runs each act once, and a number of further acts.
+func (c *chaosRun) runChaos(further int) {
 	t := c.t
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -54,7 +49,7 @@ func (c *chaosRun) runChaos() {
 	posted := c.startClients(ctx)
 	c.awaitProgress()
 
-	for _, act := range c.planActs() {
+	for _, act := range c.planActs(further) {
 		t.Logf("%5.1f s: %s", time.Since(c.begunAt).Seconds(), act.name)
 		act.run()
 		c.awaitProgress()
@@ -242,12 +237,12 @@ type chaosAct struct {
 }
 
 // planActs returns acts in random order. Only one act drains a host, because a drain takes a
-// minute. Each other act occurs at least once.
-func (c *chaosRun) planActs() []chaosAct {
+// minute. Each other act occurs once, and some of the further ones again.
+func (c *chaosRun) planActs(further int) []chaosAct {
 	short := []chaosAct{{"stop", c.stopOne}, {"SIGKILL", c.killHandler},
 		{"idle kill", c.awaitIdleKill}, {"restart", c.restartHost}}
 	acts := append([]chaosAct{{"drain", c.drainHost}}, short...)
-	for range 3 {
+	for range further {
 		acts = append(acts, short[c.random.IntN(len(short))])
 	}
 

@@ -35,16 +35,6 @@ func TestIncident(t *testing.T) {
 	newSystem(t, 2, incidentSettings...).runIncident()
 }
 
-// TestIncident_OnFlex runs the same test with separate instances for each group of functions. The
-// host ends instances that have had no invocation for five seconds.
-func TestIncident_OnFlex(t *testing.T) {
-	s := newSystemUnder(t, nil, onFlex(5*time.Second), incidentSettings...)
-	s.runIncident()
-	if want := "is scaled in."; !strings.Contains(s.output.String(), want) {
-		t.Errorf("the host did not log %q", want)
-	}
-}
-
 var incidentSettings = []string{"min: 1s, max: 5m", "min: 100ms, max: 1s"}
 
 func (s *system) runIncident() {
