@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	_ "embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,8 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -29,8 +28,8 @@ const (
 	// startLimit and deliverLimit bound the waits for the program, on a busy machine, too.
 	startLimit   = 2 * time.Minute
 	deliverLimit = time.Minute
-	// idleTime is the time of the run without a message. It contains a sweep of the timer, which
-	// runs each minute, so no sweep counts as code of the message.
+	// idleTime lies between the start of the program and the message. It contains a sweep of the
+	// timer, which runs each minute, so no sweep counts as code of the message.
 	idleTime = 70 * time.Second
 	// endTime lets the holder linger at the empty lane, and hand it over.
 	endTime = 6 * time.Second
@@ -38,8 +37,13 @@ const (
 
 const article = `<article path="/news/1" version="1"><title>One message</title></article>`
 
-// traceMessage runs the program of the tree in the folder dir twice, without a message and with
-// one, and returns the blocks of code that only the second run executed.
+// traceMessage returns the blocks of code that one message runs in a started process, and that the
+// process does not run without the message.
+//
+// The message finds a process that has started, and a lane that was used before: another process
+// has delivered a message with the same key. So the code that starts or ends a process, and the
+// code that creates what a lane has in storage, are not the code of a message. The code with which
+// a holder takes the lane, and hands it over, is.
 func traceMessage(ctx context.Context, dir string) (coverage, error) {
 	work, err := os.MkdirTemp("", "weir-structure-")
 	if err != nil {
@@ -59,19 +63,31 @@ func traceMessage(ctx context.Context, dir string) (coverage, error) {
 	defer storage.Stop()
 	r.connection = storage.ConnectionString()
 
-	idle, err := r.run(ctx, "idle", func(ctx context.Context, _ string) error {
-		return waitFor(ctx, idleTime)
+	err = r.runProgram(ctx, func(ctx context.Context, p program) error {
+		return p.passMessage(ctx)
 	})
 	if err != nil {
-		return coverage{}, fmt.Errorf("run without a message: %w", err)
+		return coverage{}, fmt.Errorf("first use of the lane: %w", err)
 	}
 
-	busy, err := r.run(ctx, "busy", passMessage)
-	if err != nil {
-		return coverage{}, fmt.Errorf("run with one message: %w", err)
-	}
+	var idle, busy coverage
+	err = r.runProgram(ctx, func(ctx context.Context, p program) (err error) {
+		if err := waitFor(ctx, idleTime); err != nil {
+			return err
+		}
+		if idle, err = p.readCounters(ctx, "idle"); err != nil {
+			return err
+		}
 
-	return busy.without(idle), nil
+		if err := p.passMessage(ctx); err != nil {
+			return err
+		}
+		busy, err = p.readCounters(ctx, "busy")
+
+		return err
+	})
+
+	return busy.without(idle), err
 }
 
 // tracer runs the program of one tree.
@@ -81,9 +97,14 @@ type tracer struct {
 
 // buildPrograms builds the program of the tree with counters, and the host of this command's tree.
 func (r *tracer) buildPrograms(ctx context.Context) error {
+	overlay, err := r.writeOverlay()
+	if err != nil {
+		return err
+	}
+
 	builds := []*exec.Cmd{
-		exec.CommandContext(ctx, "go", "build", "-cover", "-coverpkg", module+"/...", "-o",
-			filepath.Join(r.work, "app", "handler"), "./handler"),
+		exec.CommandContext(ctx, "go", "build", "-overlay", overlay, "-cover", "-coverpkg",
+			module+"/...", "-o", filepath.Join(r.work, "app", "handler"), "./handler"),
 		exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(r.work, "funchost"),
 			"weir/tools/funchost"),
 	}
@@ -96,6 +117,29 @@ func (r *tracer) buildPrograms(ctx context.Context) error {
 	}
 
 	return r.stageApp()
+}
+
+// snapshotSource is a file of the program's main package, for the traced program alone. It writes
+// the counters when a file asks for them, while the program goes on.
+//
+//go:embed snapshot.go.txt
+var snapshotSource []byte
+
+// writeOverlay adds snapshotSource to the main package, and returns the name of the overlay file.
+func (r *tracer) writeOverlay() (name string, err error) {
+	source := filepath.Join(r.work, "snapshot.go")
+	text, err := json.Marshal(map[string]any{"Replace": map[string]string{
+		filepath.Join(r.dir, "handler", "structure_snapshot.go"): source}})
+	if err == nil {
+		err = os.WriteFile(source, snapshotSource, 0o600)
+	}
+
+	name = filepath.Join(r.work, "overlay.json")
+	if err == nil {
+		err = os.WriteFile(name, text, 0o600)
+	}
+
+	return name, err
 }
 
 // stageApp makes the folder that the host serves: settings, host.json and the functions.
@@ -134,13 +178,18 @@ func (r *tracer) stageApp() error {
 	return nil
 }
 
-// run starts the program under a host, calls work with the host's address, stops both, and returns
-// the coverage of the program. The CMS accepts each request.
-func (r *tracer) run(ctx context.Context, name string, work func(context.Context, string) error,
-) (coverage, error) {
-	counters := filepath.Join(r.work, name)
-	if err := os.Mkdir(counters, 0o750); err != nil {
-		return coverage{}, err
+// program is the traced program under a host.
+type program struct {
+	address  string // of the host
+	counters string // folder for the counters
+}
+
+// runProgram starts the program under a host, calls work, and stops both. The CMS accepts each
+// request.
+func (r *tracer) runProgram(ctx context.Context, work func(context.Context, program) error) error {
+	counters, err := os.MkdirTemp(r.work, "counters-")
+	if err != nil {
+		return err
 	}
 
 	cms := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -151,74 +200,56 @@ func (r *tracer) run(ctx context.Context, name string, work func(context.Context
 
 	port, err := freeport.Pick()
 	if err != nil {
-		return coverage{}, err
+		return err
 	}
 
-	address := fmt.Sprintf("http://127.0.0.1:%d", port)
+	p := program{fmt.Sprintf("http://127.0.0.1:%d", port), counters}
 	host := exec.CommandContext(ctx, filepath.Join(r.work, "funchost"), "--script-root",
 		filepath.Join(r.work, "app"), "--port", fmt.Sprint(port), "--state-dir", counters)
 	host.Env = append(os.Environ(), "GOCOVERDIR="+counters, "FUNCTIONS_WORKER_RUNTIME=custom",
-		"AzureWebJobsStorage="+r.connection, "WEIR_PREFIX="+name, "WEIR_CMS_URL="+cms.URL,
-		"ASPNETCORE_URLS="+address)
+		"AzureWebJobsStorage="+r.connection, "WEIR_PREFIX=structure", "WEIR_CMS_URL="+cms.URL,
+		"ASPNETCORE_URLS="+p.address)
 	var output outputBuffer
 	host.Stdout, host.Stderr = &output, &output
 	if err := host.Start(); err != nil {
-		return coverage{}, err
+		return err
 	}
 
-	err = awaitStatus(ctx, address+"/api/health", startLimit)
+	err = awaitStatus(ctx, p.address+"/api/health", startLimit)
 	if err == nil {
-		err = work(ctx, address)
-	}
-
-	if err == nil {
-		err = stopProgram(ctx, output.String(), counters)
+		err = work(ctx, p)
 	}
 
 	err = errors.Join(err, host.Process.Signal(syscall.SIGTERM), host.Wait())
 	if err != nil {
-		return coverage{}, fmt.Errorf("%w\n%s", err, output.String())
+		return fmt.Errorf("%w\n%s", err, output.String())
 	}
 
-	return readCoverage(ctx, counters)
+	return nil
 }
 
-// startedLine is a line of the host, with the process id of the program.
-var startedLine = regexp.MustCompile(`Worker process started.* pid ([0-9]+)`)
-
-// stopProgram lets the program end by itself, and waits for its counters. The host would kill it,
-// and a killed program writes none.
-func stopProgram(ctx context.Context, output, counters string) error {
-	match := startedLine.FindStringSubmatch(output)
-	if match == nil {
-		return errors.New("the host names no process of the program")
+// readCounters lets the program write its counters, and returns all that it has run so far. Each
+// call has another name.
+func (p program) readCounters(ctx context.Context, name string) (coverage, error) {
+	dir := filepath.Join(p.counters, name)
+	if err := os.Mkdir(dir, 0o750); err != nil {
+		return coverage{}, err
 	}
 
-	pid, err := strconv.Atoi(match[1])
-	if err != nil {
-		return err
-	}
-
-	process, err := os.FindProcess(pid)
-	if err != nil {
-		return err
-	}
-
-	if err := process.Signal(syscall.SIGTERM); err != nil {
-		return err
+	asked := filepath.Join(p.counters, "snapshot")
+	if err := os.WriteFile(asked, []byte(dir), 0o600); err != nil {
+		return coverage{}, err
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 
 	for {
-		found, err := filepath.Glob(filepath.Join(counters, "covcounters.*"))
-		if err != nil || len(found) > 0 {
-			return err
+		if _, err := os.Stat(asked); errors.Is(err, os.ErrNotExist) {
+			return readCoverage(ctx, dir)
 		}
-
 		if err := waitFor(ctx, 100*time.Millisecond); err != nil {
-			return fmt.Errorf("the program has written no counters: %w", err)
+			return coverage{}, fmt.Errorf("the program has written no counters: %w", err)
 		}
 	}
 }
@@ -242,8 +273,8 @@ func (b *outputBuffer) String() string {
 }
 
 // passMessage posts a message, lets the program deliver it, and reads its status once.
-func passMessage(ctx context.Context, address string) error {
-	res, answer, err := call(ctx, http.MethodPost, address+"/api/messages", article)
+func (p program) passMessage(ctx context.Context) error {
+	res, answer, err := call(ctx, http.MethodPost, p.address+"/api/messages", article)
 	if err != nil {
 		return err
 	}
