@@ -82,6 +82,13 @@ func (k *keyState) deferUntil(at time.Time) {
 	stateChanged(k)
 }
 
+// recordTurn records that the first message had its turn in this round. No row is written: after a
+// crash the message counts as untried again.
+func (k *keyState) recordTurn() {
+	k.IsUntried = false
+	stateChanged(k)
+}
+
 // retryAt makes the first message wait for its retry after a failed attempt. kept is that message,
 // or nil if it does not stay in memory. Log messages no longer wait for the first attempt of a
 // single message.

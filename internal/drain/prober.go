@@ -46,8 +46,7 @@ func (p *prober) classifyResult(c *candidate, result weir.Result) weir.Outcome {
 
 	if c.block != nil {
 		delete(p.deferred, c.block.ID)
-		// not stored yet: after a crash the message counts as untried again
-		c.block.IsUntried = false
+		c.block.recordTurn()
 	}
 
 	p.breaker.suspectKeys = suspectKeys
