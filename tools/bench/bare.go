@@ -31,6 +31,10 @@ func runAsYardstick(ctx context.Context) (bool, error) {
 	if was, err := runFloor(ctx, os.Stdin, os.Stdout); was {
 		return true, err
 	}
+
+	if was, err := runListenerProcess(ctx, os.Stdin, os.Stdout); was {
+		return true, err
+	}
 	return runTimerProcess(ctx, os.Stdin)
 }
 

@@ -169,15 +169,9 @@ const commitMost = 32
 func (r *rig) measureFloor(ctx context.Context, all []message,
 	transactions float64) (float64, error) {
 	appends := max(1, transactions-float64(len(all))/commitMost)
-	settings, err := json.Marshal(floorSettings{Storage: r.yardstickStorage(),
-		Prefix: r.prefix + "floor",
-		CMSURL: r.cmsURL, AppendMost: max(1, int(math.Ceil(float64(len(all))/appends))),
-		CommitMost: commitMost})
-	if err != nil {
-		return 0, err
-	}
-
-	url, cmd, end, err := startFloor(ctx, string(settings))
+	url, cmd, end, err := startYardstick(ctx, floorVariable, floorSettings{
+		Storage: r.yardstickStorage(), Prefix: r.prefix + "floor", CMSURL: r.cmsURL,
+		AppendMost: max(1, int(math.Ceil(float64(len(all))/appends))), CommitMost: commitMost})
 	if err != nil {
 		return 0, err
 	}
@@ -213,17 +207,19 @@ func (r *rig) sendThroughFloor(ctx context.Context, all []message, url string, i
 		})
 }
 
-// startFloor starts this binary again as the bare program. It returns the address for posts, the
-// command, and a function that ends the program.
-func startFloor(ctx context.Context, settings string) (url string, cmd *exec.Cmd, end func(),
-	err error) {
-	self, err := os.Executable()
-	if err != nil {
+// startYardstick starts this binary again as a baseline program that takes posts. The environment
+// variable names the program, and its value has the program's settings. startYardstick returns the
+// address for posts, the command, and a function that ends the program.
+func startYardstick(ctx context.Context, variable string, settings any) (url string, cmd *exec.Cmd,
+	end func(), err error) {
+	text, err1 := json.Marshal(settings)
+	self, err2 := os.Executable()
+	if err := errors.Join(err1, err2); err != nil {
 		return "", nil, nil, err
 	}
 
 	cmd = exec.CommandContext(ctx, self)
-	cmd.Env = append(os.Environ(), floorVariable+"="+settings)
+	cmd.Env = append(os.Environ(), variable+"="+string(text))
 	cmd.Stderr = os.Stderr
 	in, err1 := cmd.StdinPipe()
 	out, err2 := cmd.StdoutPipe()
@@ -243,7 +239,7 @@ func startFloor(ctx context.Context, settings string) (url string, cmd *exec.Cmd
 	address, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		end()
-		return "", nil, nil, fmt.Errorf("the bare program has not started: %w", err)
+		return "", nil, nil, fmt.Errorf("the baseline program has not started: %w", err)
 	}
 
 	return "http://" + strings.TrimSpace(address) + "/api/messages", cmd, end, nil

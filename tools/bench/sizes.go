@@ -11,6 +11,7 @@ type sizes struct {
 	cpu       int // messages whose CPU time is measured
 	logs      logSizes
 	trickle   trickleSizes
+	pair      pairSizes
 	idle      idleSizes
 	backlog   backlogSizes
 	takeovers int // takeovers after a SIGKILL, and as many after a graceful stop
@@ -53,6 +54,17 @@ type logSizes struct {
 type trickleSizes struct {
 	messages int
 	gap      time.Duration // time between two messages
+}
+
+// pairSizes has the sizes of the scenarios with two instances.
+type pairSizes struct {
+	trickle int           // single messages, one each trickleSizes.gap
+	backOff time.Duration // rest before the requests are counted
+	idle    time.Duration // time in which the requests are counted
+	wakes   int           // messages after that time, one by one
+	rest    time.Duration // rest before each of these messages
+	outage  time.Duration // time for which the CMS answers 503
+	outages int
 }
 
 type idleSizes struct {
@@ -183,6 +195,8 @@ var fullSizes = sizes{
 	accept:  acceptSizes{300, 1000},
 	consume: 5000, fast: 3000, cpu: 5000, logs: logSizes{burst: 400, trickle: 60},
 	trickle: trickleSizes{120, time.Second},
+	pair: pairSizes{trickle: 75, backOff: time.Minute, idle: time.Minute, wakes: 8, rest: 2 * time.Second,
+		outage: 20 * time.Second, outages: 2},
 	idle:    idleSizes{backOff: 2 * time.Minute, minutes: 3, wakes: 10},
 	backlog: backlogSizes{short: 1000, long: 20_000, inMemory: 100_000}, takeovers: 3,
 	due:       dueSizes{messages: 1000, lead: 10 * time.Second, span: time.Minute, killed: 200},

@@ -128,36 +128,6 @@ func runTrickle(ctx context.Context, b *bench) ([]result, error) {
 	}, nil
 }
 
-// runTwo posts to two instances in turn. So half of the messages go to the instance that does not
-// hold the lane.
-func runTwo(ctx context.Context, b *bench) ([]result, error) {
-	r, err := b.newWarmRig(ctx, rigOptions{instances: 2})
-	if err != nil {
-		return nil, err
-	}
-	defer r.shutDown()
-	f, urls := r.newFlow(), r.handlerURLs()
-	for i := range b.sizes.trickle.messages {
-		if err := f.postNext(ctx, urls[i%len(urls)]); err != nil {
-			return nil, err
-		}
-		if !sleepFor(ctx, b.sizes.trickle.gap/2) {
-			return nil, ctx.Err()
-		}
-	}
-
-	if err := f.awaitEnd(ctx); err != nil {
-		return nil, err
-	}
-
-	latency, _ := f.deliveryTimes()
-
-	return []result{newRow("accept to CMS p99, trickle, two instances", "ms",
-		percentile(latency, 0.99)).limitValue(1000).
-		withNote("from the sending: %s, one message each %s", describeSpread(latency),
-			b.sizes.trickle.gap/2)}, nil
-}
-
 // runIdle waits until the host polls at its longest interval, and then counts the requests to
 // storage in whole minutes. After that it posts messages one by one. Before each post, it waits
 // until the lane has no holder. It measures the time from each post to the request at the CMS.
