@@ -139,6 +139,7 @@ func TestNew_Rules(t *testing.T) {
 		"eqfield=A":       "single value", "omitempty,gtcsfield=A": "single value",
 		"structonly":     "single value",
 		"omitempty,file": "reads files", "image": "reads files", "email|tcp_addr": "reads files",
+		"mimetype=text/plain": "reads files", "port": "port does not apply to a text",
 		"nope":             "nope",
 		"omitempty,nope=1": "nope",
 	} {
