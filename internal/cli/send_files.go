@@ -10,10 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"time"
-
-	"github.com/schollz/progressbar/v3"
 )
 
 // maxFile is the size in bytes of the largest request that the Functions host accepts.
@@ -129,89 +125,4 @@ func readLimited(in io.Reader) ([]byte, error) {
 		err = fmt.Errorf("is over %d bytes", maxFile)
 	}
 	return body, err
-}
-
-// reportInterval is the time between two lines of progress if stderr is not a terminal.
-const reportInterval = 10 * time.Second
-
-// progressReport shows progress on stderr: as a bar on a terminal, otherwise as a line after each
-// reportInterval.
-type progressReport struct {
-	bar   *progressbar.ProgressBar // nil = stderr is not a terminal
-	mu    sync.Mutex
-	done  int           // number of finished items
-	total int           // number of all items; -1 = not known yet
-	stop  chan struct{} // closed by finishReport
-	wg    sync.WaitGroup
-}
-
-// newProgress starts a report of progress. The parameter "what" has the text beside the numbers.
-// The parameter "total" is the number of all items; -1 = not known yet.
-func (s *console) newProgress(what string, total int) *progressReport {
-	p := &progressReport{total: total, stop: make(chan struct{})}
-	if isTerminal(s.stderr) {
-		p.bar = progressbar.NewOptions(total, progressbar.OptionSetWriter(s.stderr),
-			progressbar.OptionSetDescription(what), progressbar.OptionShowCount(),
-			progressbar.OptionClearOnFinish(), progressbar.OptionThrottle(100*time.Millisecond))
-		return p
-	}
-
-	p.wg.Go(func() {
-		ticker := time.NewTicker(reportInterval)
-		defer ticker.Stop()
-
-		for {
-			select {
-			case <-p.stop:
-				return
-			case <-ticker.C:
-				p.mu.Lock()
-				fmt.Fprintf(s.stderr, "weir: %d of %d %s\n", p.done, max(p.total, 0), what)
-				p.mu.Unlock()
-			}
-		}
-	})
-
-	return p
-}
-
-// addOne adds 1 to the number of finished items. It ignores errors of the bar, because the command
-// works without a bar.
-func (p *progressReport) addOne() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.done++
-	if p.bar != nil {
-		_ = p.bar.Add(1)
-	}
-}
-
-// setCount sets the numbers of finished items and of all items.
-func (p *progressReport) setCount(done, total int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.done, p.total = done, total
-	if p.bar != nil && total > 0 {
-		p.bar.ChangeMax(total)
-		_ = p.bar.Set(done)
-	}
-}
-
-// printBetween clears the bar and then calls print, so that the bar does not mix with other output.
-func (p *progressReport) printBetween(print func()) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.bar != nil {
-		_ = p.bar.Clear()
-	}
-	print()
-}
-
-// finishReport ends the report. A second call panics.
-func (p *progressReport) finishReport() {
-	close(p.stop)
-	p.wg.Wait()
-	if p.bar != nil {
-		_ = p.bar.Finish()
-	}
 }

@@ -113,7 +113,7 @@ var may = map[string][]string{
 	"weir/internal/openapi": {},
 	"weir/internal/remote": {"weir/internal/retry", "weir/internal/upstream", "weir/internal/weir",
 		"weir/internal/wire"},
-	"weir/internal/retry":               {},
+	"weir/internal/retry":               {"weir/internal/clock"},
 	"weir/internal/unpack":              {"weir/internal/weir"},
 	"weir/internal/upkeep":              {"weir/internal/storage", "weir/internal/storage/listing"},
 	"weir/internal/sweeper":             {"weir/internal/lane"},

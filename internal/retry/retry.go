@@ -1,6 +1,5 @@
-// Package retry repeats calls that fail temporarily. It uses the library
-// github.com/cenkalti/backoff, whose pauses are timers of package time. So the pauses take no real
-// time in a bubble of testing/synctest.
+// Package retry repeats calls that fail temporarily. Its pauses are timers of package time, so they
+// take no real time in a bubble of testing/synctest.
 //
 // Two kinds of repeats do not use this package:
 //   - the attempts to deliver a message: package drain stores the pauses between the attempts
@@ -9,11 +8,11 @@ package retry
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
+	"weir/internal/clock"
 )
 
 // Policy bounds how often a failed call is repeated, and sets the pauses between. The zero value
@@ -25,8 +24,8 @@ type Policy struct {
 	First, Max time.Duration
 	// Spread is the largest share, from 0 to 1, by which a pause is shortened at random. With 0.5,
 	// a pause can lose up to half of its length. Spread must be 0 in packages that
-	// internal/simulation runs, because the library's random numbers do not come from the
-	// simulation's seed.
+	// internal/simulation runs, because the random numbers do not come from the simulation's
+	// seed.
 	Spread float64
 	// Tries limits the number of calls, including the first; 0 = no limit.
 	Tries uint
@@ -46,62 +45,40 @@ type Policy struct {
 // text. If Do wrapped f's error, a caller could take the result for a transient error and try
 // again.
 func (p Policy) Do(ctx context.Context, f func() error) error {
-	s := &schedule{policy: p, pauses: newPauses(p)}
-	_, err := backoff.Retry(ctx, func() (struct{}, error) {
-		if s.last.err = f(); s.last.err == nil {
-			return struct{}{}, nil
+	pause, longest := p.First, max(p.First, p.Max)
+	for tries := uint(1); ; tries++ {
+		err := f()
+		if err == nil || tries == p.Tries || p.IsTransient != nil && !p.IsTransient(err) {
+			return err
 		}
 
-		if p.IsTransient != nil && !p.IsTransient(s.last.err) {
-			return struct{}{}, backoff.Permanent(&s.last)
+		if ctx.Err() != nil {
+			return newEndError(ctx, err)
 		}
-		return struct{}{}, &s.last
-	}, backoff.WithBackOff(s), backoff.WithMaxTries(p.Tries), backoff.WithMaxElapsedTime(0))
 
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, &s.last):
-		return s.last.err
+		wait, again := p.shorten(pause), true
+		if p.BeforePause != nil {
+			wait, again = p.BeforePause(err, wait)
+		}
+
+		if !again {
+			return err
+		}
+
+		if !clock.Sleep(ctx, max(wait, 0)) {
+			return newEndError(ctx, err)
+		}
+
+		pause = min(2*pause, longest)
 	}
-
-	return fmt.Errorf("%w; the last try: %v", err, s.last.err)
 }
 
-// newPauses returns the library's pauses for a Policy. The library makes a pause randomly shorter
-// or longer, but Policy.Spread must only make it shorter. So newPauses reduces the lengths first.
-func newPauses(p Policy) *backoff.ExponentialBackOff {
-	middle := 1 - p.Spread/2
-	scale := func(d time.Duration) time.Duration { return time.Duration(float64(d) * middle) }
-	return &backoff.ExponentialBackOff{InitialInterval: scale(p.First),
-		MaxInterval: scale(max(p.First, p.Max)),
-		Multiplier:  2, RandomizationFactor: p.Spread / 2 / middle}
+// shorten returns a pause without a random part of at most Spread.
+func (p Policy) shorten(pause time.Duration) time.Duration {
+	return pause - time.Duration(p.Spread*rand.Float64()*float64(pause))
 }
 
-// failure wraps an error of f, so that Do can distinguish that error from the end of the context.
-type failure struct{ err error }
-
-func (f *failure) Error() string { return f.err.Error() }
-
-// schedule implements backoff.BackOff for one call of Do.
-type schedule struct {
-	policy Policy
-	pauses *backoff.ExponentialBackOff
-	last   failure // error of the last call of f
-}
-
-func (s *schedule) Reset() { s.pauses.Reset() }
-
-func (s *schedule) NextBackOff() time.Duration {
-	pause := s.pauses.NextBackOff()
-	if s.policy.BeforePause == nil {
-		return pause
-	}
-
-	pause, again := s.policy.BeforePause(s.last.err, pause)
-	if !again {
-		return backoff.Stop
-	}
-
-	return max(pause, 0)
+// newEndError returns the error of a Do whose context has ended, after the failure "last".
+func newEndError(ctx context.Context, last error) error {
+	return fmt.Errorf("%w; the last try: %v", context.Cause(ctx), last)
 }

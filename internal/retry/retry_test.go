@@ -63,7 +63,7 @@ func TestPolicy_Do(t *testing.T) {
 			BeforePause: func(err error, pause time.Duration) (time.Duration, bool) {
 				return pause, !errors.Is(err, errWrong)
 			}}, []error{errBusy, errWrong, errBusy}, errWrong, []time.Duration{0, s}},
-		// By default, the backoff library gives up after 15 minutes. Do must not give up.
+		// A Policy has no limit of time.
 		"Long": {retry.Policy{First: time.Hour}, repeatBusy(2), nil,
 			[]time.Duration{0, time.Hour, 2 * time.Hour}},
 	} {
