@@ -152,7 +152,9 @@ func findEncoding(head []byte, charset string) (found documentStart, err error) 
 	}
 
 	start := rest
-	if isUTF16(chosen) { // in all other encodings, a declaration has the same bytes as in UTF-8
+	// In all other encodings, a declaration has the same bytes as in UTF-8. In ISO-2022-JP an
+	// escape sequence can stand before it.
+	if isUTF16(chosen) || chosen == iso2022JP {
 		text, _ := convertToUTF8(rest[:min(len(rest), StartSize)], chosen)
 		start = []byte(text)
 	}
@@ -308,8 +310,15 @@ func firstNonEmpty(a, b string) string {
 // convertToUTF8 returns the body in UTF-8. If a character is invalid, convertToUTF8 returns false
 // and the text before the invalid character.
 func convertToUTF8(body []byte, name string) (text string, ok bool) {
+	text, rest := convertValid(body, name)
+	return text, len(rest) == 0
+}
+
+// convertValid returns the text before the first invalid character in UTF-8, and the rest from that
+// character on.
+func convertValid(body []byte, name string) (text string, rest []byte) {
 	if name == utf8Name && utf8.Valid(body) {
-		return string(body), true
+		return string(body), nil
 	}
 
 	next := decoderOf(name)
@@ -319,13 +328,43 @@ func convertToUTF8(body []byte, name string) (text string, ok bool) {
 	for len(body) > 0 {
 		r, size := next(body)
 		if size == 0 {
-			return b.String(), false
+			break
 		}
-		b.WriteRune(r)
+		if r != noCharacter {
+			b.WriteRune(r)
+		}
 		body = body[size:]
 	}
 
-	return b.String(), true
+	return b.String(), body
+}
+
+// DecodeAs converts a text, such as an answer of the CMS, to UTF-8 by the name of its encoding. If
+// a character is invalid, rest begins with it. If Weir does not read the encoding, or if it is
+// UTF-16 without an order of its bytes, isKnown is false.
+func DecodeAs(charset string, body []byte) (text string, rest []byte, isKnown bool) {
+	name, isKnown := encodingName(charset)
+	if !isKnown {
+		return "", body, false
+	}
+
+	if marked, unmarked := cutByteOrderMark(body); isUTF16(marked) && isUTF16(name) {
+		name, body = marked, unmarked
+	}
+	if name == utf16Name {
+		return "", body, false
+	}
+
+	text, rest = convertValid(body, name)
+
+	return text, rest, true
+}
+
+// CanBeUTF8 reports whether a text with this charset that is valid UTF-8 has a wrong label with near
+// certainty. Text in UTF-16 and ISO-2022-JP can be valid UTF-8 by chance.
+func CanBeUTF8(charset string) bool {
+	name, isKnown := encodingName(charset)
+	return !isKnown || isLikeASCII(name)
 }
 
 // encodingError returns the error of a body with a wrong encoding. The error's problem has the rule
@@ -385,7 +424,7 @@ func (r *utf8Reader) convert() {
 
 	for len(r.raw) > 0 {
 		character, size := r.next(r.raw)
-		if size == 0 && len(r.raw) < maxCharacter && r.err == nil {
+		if size == 0 && len(r.raw) < MaxCharacter && r.err == nil {
 			return
 		}
 
@@ -396,11 +435,16 @@ func (r *utf8Reader) convert() {
 			return
 		}
 
+		r.raw = r.raw[size:]
+		if character == noCharacter {
+			continue
+		}
+
 		if r.column++; character == '\n' {
 			r.line, r.column = r.line+1, 0
 		}
 
-		r.text, r.raw = utf8.AppendRune(r.text, character), r.raw[size:]
+		r.text = utf8.AppendRune(r.text, character)
 	}
 }
 

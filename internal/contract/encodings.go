@@ -21,30 +21,28 @@ import (
 // those of golang.org/x/text, with two differences:
 //
 //   - golang.org/x/text replaces invalid bytes without an error. Here, bytes are valid only if
-//     their character encodes back to the same bytes, so no value can differ from the value that
-//     the CMS reads.
+//     their character encodes back to the same bytes, or if they are a second code of it that all
+//     decoders read alike (isSecondCode).
 //   - Names have the meaning of IANA's list. For browsers, iso-8859-1 means windows-1252.
 
 // nextCharacter returns the first character of a non-empty slice, and the character's size in
-// bytes. If the character is invalid or cut off, the size is 0.
+// bytes. If the bytes only change the state of the encoding, the character is noCharacter. If the
+// character is invalid or cut off, the size is 0.
 type nextCharacter func([]byte) (rune, int)
 
-// acceptedEncodings describes the table for reasons.
-const acceptedEncodings = "UTF-8, UTF-16, US-ASCII, ISO-8859-x, Windows-125x, KOI8-R, KOI8-U, Shift_JIS, EUC-JP, " +
-	"ISO-2022-JP, GBK, GB18030, Big5, EUC-KR and the code pages of DOS and Mac OS are"
+// noCharacter is the result of a nextCharacter for an escape sequence.
+const noCharacter rune = -1
 
-// maxCharacter is the size of the largest character in the accepted encodings, in bytes: two bytes
-// of ISO-2022-JP behind two escape sequences.
-const maxCharacter = 8
+// acceptedEncodings describes the table for reasons.
+const acceptedEncodings = "UTF-8, UTF-16, US-ASCII, ISO-8859-x, Windows-125x, KOI8-R, KOI8-U, " +
+	"Shift_JIS, EUC-JP, ISO-2022-JP, GB2312, GBK, GB18030, Big5, EUC-KR and the code pages of DOS " +
+	"and Mac OS are"
+
+// MaxCharacter is the size of the largest character in the accepted encodings, in bytes: four bytes
+// of UTF-8, UTF-16 and GB18030.
+const MaxCharacter = 4
 
 const iso2022JP = "iso-2022-jp"
-
-// aliases are the names that are in use, and that IANA's list lacks.
-var aliases = map[string]string{
-	"utf8": utf8Name, "utf16": utf16Name, "ascii": ascii, "latin-1": latin1, "iso8859-1": latin1,
-	"cp-1252": windows1252, "sjis": "shift_jis", "x-sjis": "shift_jis", "x-gbk": "gbk",
-	"x-euc-jp": "euc-jp",
-}
 
 // own are the encodings that need no table, or no table of golang.org/x/text.
 var own = map[string]nextCharacter{
@@ -66,52 +64,13 @@ var own = map[string]nextCharacter{
 	utf16BE: func(b []byte) (rune, int) { return utf16Rune(b, binary.BigEndian) },
 }
 
-// multiByte has the encodings of several bytes a character. In all of them but ISO-2022-JP, bytes
-// below 0x80 are ASCII, except behind a byte above.
+// multiByte has the encodings of several bytes a character. Bytes below 0x80 are ASCII, except
+// behind a byte above.
 var multiByte = map[string]encoding.Encoding{"shift_jis": japanese.ShiftJIS,
 	"euc-jp": japanese.EUCJP,
 	"gbk":    simplifiedchinese.GBK, "gb18030": simplifiedchinese.GB18030,
 	"big5":   traditionalchinese.Big5,
 	"euc-kr": korean.EUCKR}
-
-// encodingName returns the canonical name of an encoding, or false if Weir does not read it.
-func encodingName(given string) (name string, isKnown bool) {
-	given = strings.ToLower(given)
-	if alias, ok := aliases[given]; ok {
-		given = alias
-	}
-
-	if page, ok := strings.CutPrefix(given, "cp125"); ok {
-		given = "windows-125" + page
-	}
-
-	if part, ok := strings.CutPrefix(given, "iso8859-"); ok {
-		given = "iso-8859-" + part
-	}
-
-	if own[given] != nil || given == utf16Name || given == iso2022JP || multiByte[given] != nil {
-		return given, true
-	}
-
-	found, err := ianaindex.MIME.Encoding(given)
-	if err != nil || found == nil {
-		return "", false
-	}
-
-	if name, err = ianaindex.MIME.Name(found); err != nil {
-		return "", false
-	}
-
-	name = strings.ToLower(name)
-	if own[name] != nil || name == iso2022JP || multiByte[name] != nil {
-		return name, true
-	}
-
-	// Others, such as EBCDIC, have no declaration in ASCII.
-	page, isPage := found.(*charmap.Charmap)
-
-	return name, isPage && page.DecodeByte('<') == '<'
-}
 
 // decoderOf returns a new decoder of an encoding. Only the decoder of ISO-2022-JP has a state.
 func decoderOf(name string) nextCharacter {
@@ -125,13 +84,15 @@ func decoderOf(name string) nextCharacter {
 	return tableOf(name).next
 }
 
-// codeTable has the characters of an encoding that encode back to the same bytes.
+// codeTable has the characters of an encoding.
 type codeTable struct {
 	// characters has a character by its bytes: one byte, or the first byte times 256 and the
 	// second. 0 = the bytes are invalid.
 	characters []rune
 	// fours has the characters of four bytes in GB18030 up to U+FFFF; see indexOfFour.
 	fours map[int]rune
+	// threes has the characters of three bytes in EUC-JP: 0x8F, and the two bytes of the key.
+	threes map[[2]byte]rune
 	// isSingle is true if each character has one byte.
 	isSingle bool
 }
@@ -147,6 +108,7 @@ func tableOf(name string) *codeTable {
 	t := &codeTable{}
 	if known := multiByte[name]; known != nil {
 		t.fillPairs(known)
+		t.addSecondCodes(name, known)
 	} else if found, err := ianaindex.MIME.Encoding(name); err == nil {
 		t.fillBytes(found.(*charmap.Charmap)) // encodingName returns no other name
 	}
@@ -168,7 +130,8 @@ func (t *codeTable) fillBytes(page *charmap.Charmap) {
 
 // fillPairs encodes all characters, and keeps those that decode to themselves.
 func (t *codeTable) fillPairs(known encoding.Encoding) {
-	t.characters, t.fours = make([]rune, 1<<16), map[int]rune{}
+	t.characters = make([]rune, 1<<16)
+	t.fours, t.threes = map[int]rune{}, map[[2]byte]rune{}
 	const first, last = 0x80, 0x2FFFF
 	var all strings.Builder
 	for r := rune(first); r <= last; r++ {
@@ -198,11 +161,71 @@ func (t *codeTable) fillPairs(known encoding.Encoding) {
 			t.characters[code[0]] = want
 		case len(code) == 2:
 			t.characters[int(code[0])<<8|int(code[1])] = want
+		case len(code) == 3:
+			t.threes[[2]byte(code[1:])] = want
 		case len(code) == 4 && want <= 0xFFFF:
 			t.fours[indexOfFour(code)] = want
 		}
 	}
 }
+
+// addSecondCodes adds the codes for which isSecondCode returns true.
+func (t *codeTable) addSecondCodes(name string, known encoding.Encoding) {
+	decoder, text := known.NewDecoder(), make([]byte, 16)
+	decode := func(code ...byte) (r rune, ok bool) {
+		decoder.Reset()
+		n, _, err := decoder.Transform(text, code, true)
+		r, size := utf8.DecodeRune(text[:n])
+		return r, err == nil && size == n && r >= utf8.RuneSelf && r != utf8.RuneError
+	}
+
+	for code := 0x8000; code < len(t.characters); code++ {
+		first, second := byte(code>>8), byte(code)
+		if t.characters[code] == 0 && t.characters[first] == 0 &&
+			isSecondCode(name, first, second) {
+			if r, ok := decode(first, second); ok {
+				t.characters[code] = r
+			}
+		}
+
+		rest := [2]byte{first, second}
+		if name != "euc-jp" || t.threes[rest] != 0 || rest == tildeOfX0212 {
+			continue
+		}
+		if r, ok := decode(firstOfThree, first, second); ok {
+			t.threes[rest] = r
+		}
+	}
+}
+
+// isSecondCode reports whether two bytes can be a second code of a character, which does not encode
+// back to them, and which the decoders of Windows, Java, Python and glibc read alike:
+//
+//   - Shift_JIS: NEC and IBM added the same characters at different places. Windows writes the
+//     codes of IBM, and golang.org/x/text those of NEC.
+//   - EUC-JP: the mathematical signs of NEC. The last character of NEC's rows has several readings.
+//   - Big5: golang.org/x/text writes some everyday characters by their codes in the extension of
+//     Hong Kong. The codes of that extension have another meaning on Windows.
+//
+// GBK, GB18030 and EUC-KR have no second code that all read alike.
+func isSecondCode(name string, first, second byte) bool {
+	switch name {
+	case "shift_jis":
+		return true
+	case "euc-jp":
+		return first == 0xAD
+	case "big5":
+		return first >= 0xA1 && first <= 0xC5 || first == 0xC6 && second <= 0x7E ||
+			first >= 0xC9 && first <= 0xF9
+	}
+
+	return false
+}
+
+// In EUC-JP, characters of JIS X 0212 have three bytes. Its tilde has several readings.
+const firstOfThree = 0x8F
+
+var tildeOfX0212 = [2]byte{0xA2, 0xB7}
 
 // indexOfFour returns the position of a character of four bytes in GB18030.
 func indexOfFour(b []byte) int {
@@ -222,12 +245,23 @@ func (t *codeTable) next(b []byte) (rune, int) {
 		return 0, 0
 	case len(t.fours) > 0 && b[1] >= '0' && b[1] <= '9':
 		return t.nextFour(b)
+	case len(t.threes) > 0 && b[0] == firstOfThree:
+		return t.nextThree(b)
 	}
 
 	if r := t.characters[int(b[0])<<8|int(b[1])]; r != 0 {
 		return r, 2
 	}
 
+	return 0, 0
+}
+
+func (t *codeTable) nextThree(b []byte) (rune, int) {
+	if len(b) >= 3 {
+		if r := t.threes[[2]byte(b[1:3])]; r != 0 {
+			return r, 3
+		}
+	}
 	return 0, 0
 }
 
@@ -248,16 +282,17 @@ func (t *codeTable) nextFour(b []byte) (rune, int) {
 	return 0, 0
 }
 
-// jisState decodes ISO-2022-JP (RFC 1468, and JIS X 0201). An escape sequence belongs to the
-// character behind it. So the bytes between two characters of markup, which are ASCII, can be
-// replaced without a change of the state behind them.
+// jisState decodes ISO-2022-JP (RFC 1468, and JIS X 0201). One text has many spellings, because an
+// escape sequence can stand anywhere, also at the end or before another one. All decoders read them
+// alike, so each spelling is valid.
 type jisState struct {
 	pairs *codeTable // the characters of EUC-JP, which has those of JIS X 0208
 	state byte       // the last byte of the escape sequence; 0 = ASCII
 }
 
-// The states of ISO-2022-JP.
+// The states of ISO-2022-JP, and the first byte of an escape sequence.
 const (
+	jisEscapeStart                  = 0x1b
 	jisASCII, jisRoman, jisKatakana = 'B', 'J', 'I'
 	jisPairs                        = 'p'
 )
@@ -266,34 +301,40 @@ var jisEscapes = map[string]byte{"\x1b(B": jisASCII, "\x1b(J": jisRoman, "\x1b(I
 	"\x1b$@": jisPairs, "\x1b$B": jisPairs}
 
 func (j *jisState) next(b []byte) (rune, int) {
-	state, at := j.state, 0
-	for at+3 <= len(b) && at <= 3 {
-		after, isEscape := jisEscapes[string(b[at:at+3])]
-		if !isEscape {
-			break
+	if len(b) >= escapeSize {
+		if state, isEscape := jisEscapes[string(b[:escapeSize])]; isEscape {
+			j.state = state
+			return noCharacter, escapeSize
 		}
-		state, at = after, at+3
+	}
+	return j.nextIn(j.state, b)
+}
+
+// escapeSize is the size of an escape sequence of ISO-2022-JP in bytes.
+const escapeSize = 3
+
+// lastEscape returns the last escape sequence in a replaced part of a text in ISO-2022-JP, if the
+// characters behind it are single bytes. It must stand behind the mark: the rest of the text can
+// depend on it. Behind the other sequences, the next markup brings its own.
+func lastEscape(replaced []byte) []byte {
+	at := bytes.LastIndexByte(replaced, jisEscapeStart)
+	if at < 0 || at+escapeSize > len(replaced) {
+		return nil
 	}
 
-	if at == len(b) {
-		return 0, 0
+	found := replaced[at : at+escapeSize]
+	if state := jisEscapes[string(found)]; state != jisASCII && state != jisRoman {
+		return nil
 	}
 
-	r, size := j.nextIn(state, b[at:])
-	if size == 0 {
-		return 0, 0
-	}
-
-	j.state = state
-
-	return r, at + size
+	return found
 }
 
 // nextIn returns the next character in a state.
 func (j *jisState) nextIn(state byte, b []byte) (rune, int) {
 	c := b[0]
 	switch {
-	case c >= utf8.RuneSelf || c == 0x1b:
+	case c >= utf8.RuneSelf || c == jisEscapeStart:
 		return 0, 0
 	case state == jisPairs && len(b) > 1 && c > ' ' && b[1] > ' ' && b[1] < utf8.RuneSelf:
 		if r := j.pairs.characters[int(c|0x80)<<8|int(b[1]|0x80)]; r != 0 {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/beevik/etree"
 
@@ -415,14 +416,20 @@ func replaceRanges(body []byte, ranges []textRange, mark []byte, encoding string
 
 		for inText < offset {
 			r, size := next(body[read:])
-			read, inText = read+size, inText+len(string(r))
+			if read += size; r != noCharacter {
+				inText += utf8.RuneLen(r)
+			}
 		}
 	}
 
 	for _, r := range ranges {
 		moveTo(r.from)
 		out = append(append(out, body[kept:read]...), mark...)
+		from := read
 		moveTo(r.to)
+		if encoding == iso2022JP {
+			out = append(out, lastEscape(body[from:read])...)
+		}
 		kept = read
 	}
 

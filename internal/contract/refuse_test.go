@@ -35,7 +35,7 @@ const xml = "application/xml"
 var long = strings.Repeat("x", 1100)
 
 const accepted = "UTF-8, UTF-16, US-ASCII, ISO-8859-x, Windows-125x, KOI8-R, KOI8-U, Shift_JIS, EUC-JP, " +
-	"ISO-2022-JP, GBK, GB18030, Big5, EUC-KR and the code pages of DOS and Mac OS are"
+	"ISO-2022-JP, GB2312, GBK, GB18030, Big5, EUC-KR and the code pages of DOS and Mac OS are"
 
 const internalSubset = "the document type declaration has an internal subset, which is not accepted; " +
 	"send the document without the part from [ to ]"
