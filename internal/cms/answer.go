@@ -13,9 +13,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"golang.org/x/text/encoding"
-	"golang.org/x/text/encoding/htmlindex"
-	"golang.org/x/text/encoding/unicode"
+	"weir/internal/contract"
 )
 
 // Answer is an answer of the CMS.
@@ -32,51 +30,43 @@ const ForeignPage = "the answer is a page of HTML"
 const byteOrderMark = "\uFEFF"
 
 // Text returns the body in UTF-8, without a byte order mark. The byte order mark, or else the
-// charset of the header Content-Type, is the encoding of the body. If the header names no known
-// charset, or if the body is valid UTF-8 anyway, Text does not convert the body.
+// charset of the header Content-Type, is the encoding of the body. If the header names no encoding
+// that Weir reads, if the bytes are not of that encoding, or if the body is valid UTF-8 anyway, Text
+// does not convert the body.
 func (a Answer) Text() string {
 	text := string(a.Body)
-	if known := a.charset(); known != nil && !isPlainUTF8(a.Body, known) {
-		if decoded, err := known.NewDecoder().Bytes(a.Body); err == nil {
-			text = string(decoded)
-		}
+	decoded, rest, isKnown := contract.DecodeAs(a.encoding(), a.Body)
+	if isKnown && (len(rest) == 0 || a.IsCut && len(rest) < contract.MaxCharacter) {
+		text = decoded
 	}
 	return strings.TrimPrefix(text, byteOrderMark)
 }
 
-// charset returns the encoding that the byte order mark of UTF-16 shows, or else the one that the
-// header Content-Type names; nil = none, or an unknown one.
-func (a Answer) charset() encoding.Encoding {
+// encoding returns the encoding that the byte order mark of UTF-16 shows, or else the charset of
+// the header, except if the body is UTF-8 anyway: many CMSs name the charset of their settings and
+// send UTF-8.
+func (a Answer) encoding() string {
 	// the mark alone can stand in other bytes by chance
-	if len(a.Body)%2 == 0 && bytes.IndexByte(a.Body, 0) >= 0 {
-		switch {
-		case bytes.HasPrefix(a.Body, []byte("\xff\xfe")):
-			return unicode.UTF16(unicode.LittleEndian, unicode.UseBOM)
-		case bytes.HasPrefix(a.Body, []byte("\xfe\xff")):
-			return unicode.UTF16(unicode.BigEndian, unicode.UseBOM)
-		}
+	isMarked := bytes.HasPrefix(a.Body, []byte("\xff\xfe")) ||
+		bytes.HasPrefix(a.Body, []byte("\xfe\xff"))
+	charset := a.Charset()
+	switch {
+	case isMarked && len(a.Body)%2 == 0 && bytes.IndexByte(a.Body, 0) >= 0:
+		return "utf-16"
+	case contract.CanBeUTF8(charset) && utf8.Valid(a.Body):
+		return ""
 	}
 
-	_, params, err := mime.ParseMediaType(a.Header.Get("Content-Type"))
-	if err != nil || params["charset"] == "" {
-		return nil
-	}
-
-	known, err := htmlindex.Get(params["charset"])
-	if err != nil {
-		return nil
-	}
-
-	return known
+	return charset
 }
 
-// isPlainUTF8 reports whether a body is UTF-8, although its header can name another charset. Many
-// CMSs name the charset of their settings and send UTF-8. Text in a charset of single bytes is
-// hardly ever valid UTF-8 by chance. A body in UTF-16 can be: it has zero bytes.
-func isPlainUTF8(body []byte, named encoding.Encoding) bool {
-	name, err := htmlindex.Name(named)
-	return err == nil && name == "utf-8" ||
-		utf8.Valid(body) && !strings.Contains(string(body), "\x00")
+// Charset returns the charset of the header Content-Type, or "".
+func (a Answer) Charset() string {
+	_, params, err := mime.ParseMediaType(a.Header.Get("Content-Type"))
+	if err != nil {
+		return ""
+	}
+	return params["charset"]
 }
 
 // prologue matches the parts of a document that can come before its first tag: white space, a byte

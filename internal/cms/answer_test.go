@@ -87,6 +87,13 @@ func TestAnswer_Text(t *testing.T) {
 		{"text/plain; charset=utf-8", "\xfe\xff\x00a\x00b", "ab"},
 		{"text/plain; charset=windows-1252", "Straße", "Straße"}, // the header is wrong
 		{"text/plain; charset=utf-8", "\xEF\xBB\xBFabc", "abc"},
+		{"text/plain; charset=utf-16le", "a\x00b\x00", "ab"},
+		{"text/plain; charset=utf-16", "a\x00b\x00", "a\x00b\x00"}, // the order is unknown
+		{"text/plain; charset=iso-2022-jp", "\x1b$B9A\x1b(B\x1b(B", "港"},
+		{"text/plain; charset=gb2312", "\xb8\xdb", "港"},
+		{"text/plain; charset=windows-31j", "\xfb\xfc", "髙"},
+		{"text/plain; charset=iso-8859-1", "\x93", "\u0093"}, // as in messages
+		{"text/plain; charset=windows-1253", "\xd2 \xe1", "\xd2 \xe1"},
 		{"text/plain; charset=klingon", "abc", "abc"},
 		{"", "abc", "abc"},
 	} {
@@ -96,7 +103,13 @@ func TestAnswer_Text(t *testing.T) {
 		}
 	}
 
-	a := cms.Answer{Status: 422,
+	a := cms.Answer{IsCut: true, Body: []byte("\x93\xfa\x96"), // cut within a character
+		Header: http.Header{"Content-Type": {"text/plain; charset=Shift_JIS"}}}
+	if got := a.Text(); got != "日" {
+		t.Errorf("cut: got %q, want 日", got)
+	}
+
+	a = cms.Answer{Status: 422,
 		Header: http.Header{"Content-Type": {"text/plain; charset=windows-1252"}},
 		Body:   []byte("\x93abc\x94")}
 	r := cms.Classify(a, cms.Rules{}, time.Now())

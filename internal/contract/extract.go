@@ -200,10 +200,21 @@ func CompileTreePath(given string) (TreePath, error) {
 	return TreePath{p}, err
 }
 
-// ParseTree parses a document. The encoding is UTF-8, except if the byte order mark or the XML
-// declaration names another encoding. ParseTree ignores limits.MaxBody and limits.Memory.
-func ParseTree(body []byte, limits Limits) (Tree, error) {
-	text, err := decodeBody(body, "")
+// ParseTree parses a document. The encoding is the one of the byte order mark or of the XML
+// declaration, or else UTF-8, or else the charset, which can be empty: many CMSs send a charset that
+// is not the one of their documents. ParseTree ignores limits.MaxBody and limits.Memory.
+func ParseTree(body []byte, charset string, limits Limits) (Tree, error) {
+	first, second := "", charset
+	if !CanBeUTF8(charset) {
+		first, second = charset, ""
+	}
+
+	text, err := decodeBody(body, first)
+	if err != nil && charset != "" {
+		if other, err2 := decodeBody(body, second); err2 == nil {
+			text, err = other, nil
+		}
+	}
 	if err != nil {
 		return Tree{}, err
 	}

@@ -128,7 +128,7 @@ func TestCheckSelection_Refuses(t *testing.T) {
 func TestParseTree(t *testing.T) {
 	t.Parallel()
 	tree, err := contract.ParseTree(
-		[]byte(`<methodResponse><fault><int>403</int></fault></methodResponse>`), contract.Limits{})
+		[]byte(`<methodResponse><fault><int>403</int></fault></methodResponse>`), "", contract.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestParseTree(t *testing.T) {
 	}
 
 	for _, text := range []string{"", "<a>", "<html><br></html>", "no"} {
-		if _, err := contract.ParseTree([]byte(text), contract.Limits{}); err == nil {
+		if _, err := contract.ParseTree([]byte(text), "", contract.Limits{}); err == nil {
 			t.Errorf("%q: got no error, want one", text)
 		}
 	}

@@ -59,7 +59,7 @@ func TestText_IsTheStringValue(t *testing.T) {
 				t.Errorf("%s of %s: got %v, want the rule to refuse the text", path, content, err)
 			}
 
-			tree, err := contract.ParseTree([]byte(body), contract.Limits{})
+			tree, err := contract.ParseTree([]byte(body), "", contract.Limits{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -173,19 +173,10 @@ func convertNumbers(value any) any {
 	return value
 }
 
-// documentOf returns the body without white space in front of the XML declaration, which some CMSs
-// send by mistake. If the body itself does not name its charset, documentOf converts it by the
-// header Content-Type.
-func (a *answer) documentOf() []byte {
-	raw := bytes.TrimLeft(a.raw, "\ufeff \t\r\n")
-	if bytes.HasPrefix(raw, []byte("<?xml")) || !utf8.Valid(raw[:min(len(raw), 1)]) {
-		return raw // the declaration or the byte order mark names the charset
-	}
-	return []byte(strings.TrimLeft(a.text(), " \t\r\n"))
-}
-
 func (a *answer) parseXML() {
-	tree, err := contract.ParseTree(a.documentOf(), contract.Limits{})
+	// some CMSs send white space in front of the XML declaration by mistake
+	document := bytes.TrimLeft(a.raw, "\ufeff \t\r\n")
+	tree, err := contract.ParseTree(document, a.forJudge().Charset(), contract.Limits{})
 	switch {
 	case len(bytes.TrimSpace(a.raw)) == 0:
 		a.problem[partXML] = "the answer is empty and should be XML"

@@ -60,7 +60,8 @@ func (f *File) compileXML(p pair, st *step, s *scope) body {
 	}
 
 	// ParseTree also finds mistakes that etree accepts.
-	if _, err := contract.ParseTree([]byte(strings.TrimSpace(marked.String())), contract.Limits{}); err != nil {
+	if _, err := contract.ParseTree([]byte(strings.TrimSpace(marked.String())), "",
+		contract.Limits{}); err != nil {
 		f.addMistake(p.placeOfValue(),
 			"xml is not well-formed (%s); an expression may stand in a text or in an attribute's "+
 				"value only", describeXML(err))

@@ -38,7 +38,7 @@ func TestXMLTests(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		_, refusal := contract.ParseTree(document, contract.Limits{})
+		_, refusal := contract.ParseTree(document, "", contract.Limits{})
 		got := classify(refusal)
 		counts[verdict+" by expat, "+got]++
 
