@@ -21,7 +21,8 @@ dead messages and schedules stay as they are. At the end the command reads both 
 that is stored, and prints the numbers and hashes. From then on only the target can be used.
 
 If the command is killed, run it again: it goes on. Until it is done, neither store can be used, and
---undo gives the copy up: the source can be used again then, and the half copy never. Once it is done,
+--undo gives the copy up: the source can be used again then, and the half copy never. Once everything
+is copied, --undo is refused; if the command was killed at that moment, run it again. From then on
 the way back is a copy to another empty folder or WEIR_PREFIX. docs/without-azure.md has the steps.`
 
 type copyFlags struct {

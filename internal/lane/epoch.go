@@ -32,7 +32,8 @@ func CheckNotMoved(m epochs.Record) error {
 		return fmt.Errorf("%w: everything is being copied to %s: run the same `weir copy` again, or give it up with "+
 			"`weir copy --undo`", ErrMoved, m.MovedTo)
 	case epochs.StepLeft:
-		return fmt.Errorf("%w: everything was copied to %s, and goes on there", ErrMoved, m.MovedTo)
+		return fmt.Errorf("%w: everything was copied to %s, and goes on there; if that store cannot be "+
+			"used yet, run the same `weir copy` again", ErrMoved, m.MovedTo)
 	case epochs.StepArrive:
 		return fmt.Errorf("%w: it is a half copy of another store: run the same `weir copy` again",
 			ErrMoved)

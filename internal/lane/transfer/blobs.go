@@ -71,11 +71,14 @@ func scanPages[T any](read func(marker string) ([]T, string, error)) iter.Seq2[T
 	}
 }
 
-// listFiles returns the first files of a container, a page at most.
+// maxListed is the largest number of files that listFiles returns.
+const maxListed = 1000
+
+// listFiles returns the first files of a container, maxListed at most.
 func (m Mover) listFiles(ctx context.Context, files storage.Files) (found []storage.File,
 	err error) {
 	for file, err := range m.scanFiles(ctx, files) {
-		if err != nil || len(found) == 1000 {
+		if err != nil || len(found) == maxListed {
 			return found, err
 		}
 		found = append(found, file)
@@ -84,15 +87,23 @@ func (m Mover) listFiles(ctx context.Context, files storage.Files) (found []stor
 	return found, nil
 }
 
-// group runs jobs at the same time. Each job returns what it read of both stores, and the group
-// adds that in the order of the jobs.
+// readJob copies or removes a blob or a file, or returns its contents in both stores.
+type readJob func() (from, to readContent, err error)
+
+// readContent has what a job read in one store; the zero value = the job read nothing.
+type readContent struct {
+	content []byte // names itself, and stands for all that was read
+	size    int64  // bytes of the blob or file
+}
+
+// group runs jobs at the same time, and adds what they read in the order of the jobs.
 type group struct {
 	sums  [2]*running
-	jobs  []func() (from, to []byte, err error)
+	jobs  []readJob
 	limit int
 }
 
-func (g *group) add(job func() (from, to []byte, err error)) error {
+func (g *group) add(job readJob) error {
 	if g.jobs = append(g.jobs, job); len(g.jobs) < g.limit {
 		return nil
 	}
@@ -101,7 +112,7 @@ func (g *group) add(job func() (from, to []byte, err error)) error {
 }
 
 func (g *group) flush() error {
-	read := make([][2][]byte, len(g.jobs))
+	read := make([][2]readContent, len(g.jobs))
 	var all errgroup.Group
 	for i, job := range g.jobs {
 		all.Go(panics.Guard(func() (err error) {
@@ -113,9 +124,9 @@ func (g *group) flush() error {
 	err := all.Wait()
 
 	for _, pair := range read {
-		for i, content := range pair {
-			if content != nil {
-				g.sums[i].add(content)
+		for i, one := range pair {
+			if one.content != nil {
+				g.sums[i].add(one.content, one.size)
 			}
 		}
 	}
@@ -144,26 +155,25 @@ func (c *comparison) compareBody(ctx context.Context, g *group, from, to *storag
 		c.differences++
 		return nil
 	case !c.mayWrite:
-		return g.add(func() (a, b []byte, err error) { return c.readBodies(ctx, from) })
+		return g.add(func() (a, b readContent, err error) { return c.readBodies(ctx, from) })
 	case isSame:
 		return nil // the comparison at the end reads its content
 	case from == nil:
-		return g.add(func() (a, b []byte, err error) {
-			return nil, nil,
-				c.removeBody(ctx, to.Name)
+		return g.add(func() (a, b readContent, err error) {
+			return a, b, c.removeBody(ctx, to.Name)
 		})
 	}
 
-	return g.add(func() (a, b []byte, err error) { return nil, nil, c.copyBody(ctx, *from) })
+	return g.add(func() (a, b readContent, err error) { return a, b, c.copyBody(ctx, *from) })
 }
 
 // readBodies returns a blob of both stores, each with its name and mark.
-func (c *comparison) readBodies(ctx context.Context, info *storage.BlobInfo) (a, b []byte,
+func (c *comparison) readBodies(ctx context.Context, info *storage.BlobInfo) (a, b readContent,
 	err error) {
 	name := info.Name
 	ours, err := c.getBody(ctx, c.From.Bodies, name)
 	if err != nil {
-		return nil, nil, err
+		return a, b, err
 	}
 
 	theirs, err := c.getBody(ctx, c.To.Bodies, name)
@@ -178,7 +188,10 @@ func (c *comparison) readBodies(ctx context.Context, info *storage.BlobInfo) (a,
 
 	head := appendText(nil, name+mark)
 
-	return appendText(head, ours), appendText(slices.Clone(head), theirs), err
+	a = readContent{appendText(head, ours), int64(len(ours))}
+	b = readContent{appendText(slices.Clone(head), theirs), int64(len(theirs))}
+
+	return a, b, err
 }
 
 var errContent = errors.New("the copy has another content: give the copy up with --undo, and begin anew")
@@ -271,12 +284,14 @@ func (c *comparison) compareFile(ctx context.Context, g *group, pair [2]storage.
 		c.differences++
 		return nil
 	case !c.mayWrite:
-		return g.add(func() (a, b []byte, err error) { return c.readFiles(ctx, pair, *from, *to) })
+		return g.add(func() (a, b readContent, err error) {
+			return c.readFiles(ctx, pair, *from, *to)
+		})
 	case isSame:
 		return nil
 	case from == nil:
-		return g.add(func() (a, b []byte, err error) {
-			return nil, nil, c.retry(ctx, func() error {
+		return g.add(func() (a, b readContent, err error) {
+			return a, b, c.retry(ctx, func() error {
 				err := pair[1].Delete(ctx, to.Name, "")
 				if storage.Is(err, storage.NotFound) {
 					return nil
@@ -286,8 +301,8 @@ func (c *comparison) compareFile(ctx context.Context, g *group, pair [2]storage.
 		})
 	}
 
-	return g.add(func() (a, b []byte, err error) {
-		return nil, nil, c.retry(ctx, func() error {
+	return g.add(func() (a, b readContent, err error) {
+		return a, b, c.retry(ctx, func() error {
 			content := &fileReader{mover: c.Mover, ctx: ctx, files: pair[0], file: *from}
 			return pair[1].Write(ctx, from.Name, from.ContentType, from.Metadata, content)
 		})
@@ -306,18 +321,19 @@ func lowerNames(metadata map[string]string) map[string]string {
 
 // readFiles returns the hash of a file of both stores, each with the file's name.
 func (c *comparison) readFiles(ctx context.Context, pair [2]storage.Files, from,
-	to storage.File) (a, b []byte, err error) {
-	var sums [2][]byte
+	to storage.File) (a, b readContent, err error) {
+	var sums [2]readContent
 	for i, file := range []storage.File{from, to} {
 		sum := newRunning()
 		content := &fileReader{mover: c.Mover, ctx: ctx, files: pair[i], file: file}
-		if _, err := io.Copy(sum.hash, content); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", file.Name, err)
+		size, err := io.Copy(sum.hash, content)
+		if err != nil {
+			return a, b, fmt.Errorf("%s: %w", file.Name, err)
 		}
-		sums[i] = sum.hash.Sum(appendText(nil, file.Name))
+		sums[i] = readContent{sum.hash.Sum(appendText(nil, file.Name)), size}
 	}
 
-	if !bytes.Equal(sums[0], sums[1]) {
+	if !bytes.Equal(sums[0].content, sums[1].content) {
 		err = fmt.Errorf("%s: %w", from.Name, errContent)
 	}
 

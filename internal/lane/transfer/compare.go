@@ -54,10 +54,11 @@ type running struct {
 
 func newRunning() *running { return &running{hash: sha256.New()} }
 
-// add adds one thing. Its content must name itself, so that things cannot swap their contents.
-func (r *running) add(content []byte) {
+// add adds one thing of "size" bytes. Its content must name itself, so that things cannot swap their
+// contents.
+func (r *running) add(content []byte, size int64) {
 	r.count++
-	r.bytes += int64(len(content))
+	r.bytes += size
 	r.hash.Write(content)
 }
 

@@ -109,12 +109,12 @@ func (c *comparison) compareRow(ctx context.Context, w *partitionWriter, from,
 	var ofFrom, ofTo []byte
 	if from != nil {
 		ofFrom = encodeRow(w.partition, *from)
-		c.rows[0].add(ofFrom)
+		c.rows[0].add(ofFrom, int64(len(ofFrom)))
 	}
 
 	if to != nil {
 		ofTo = encodeRow(w.partition, *to)
-		c.rows[1].add(ofTo)
+		c.rows[1].add(ofTo, int64(len(ofTo)))
 	}
 
 	switch {

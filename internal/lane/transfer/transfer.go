@@ -61,7 +61,9 @@ var (
 		"command again")
 	ErrChanged = errors.New("the source changed meanwhile: stop all processes that use it, and run the same command " +
 		"again")
-	ErrTooLate = errors.New("the copy is complete and in use: copy everything back in place of that")
+	ErrTooLate = errors.New("everything was copied, and the copy can no longer be given up: if it was " +
+		"killed at its very end, run the same copy again, so that the other store can be used; the " +
+		"way back is a copy of everything to an empty store")
 )
 
 const (
@@ -144,9 +146,6 @@ func (m Mover) move(ctx context.Context) (Report, error) {
 
 	isHalf := to.Step == epochs.StepArrive && to.Move == from.Move && from.Move != ""
 	switch {
-	case from.Step == epochs.StepLeft && to.Step == epochs.StepNone && to.ETag != "" &&
-		to.Origin == from.Origin:
-		return Report{}, fmt.Errorf("%s: %w", m.From.Name, lane.CheckNotMoved(from))
 	case from.Step == epochs.StepLeft && !isHalf:
 		return Report{}, fmt.Errorf("%s: %w", m.From.Name, lane.CheckNotMoved(from))
 	case from.Step == epochs.StepLeave && !isHalf && to.Step == epochs.StepArrive:
@@ -211,10 +210,20 @@ func (m Mover) begin(ctx context.Context, from epochs.Record) (epochs.Record, er
 // checkInbox refuses to move a store whose inbox has files that no process has taken.
 func (m Mover) checkInbox(ctx context.Context) error {
 	files, err := m.listFiles(ctx, m.From.Inbox)
-	if err == nil && len(files) > 0 {
-		err = fmt.Errorf("%s: the inbox has %d files, such as %s: let Weir take them first, or move them away",
-			m.From.Name, len(files), files[0].Name)
+	if err != nil || len(files) == 0 {
+		return err
 	}
+
+	number := fmt.Sprintf("%d files, such as", len(files))
+	switch len(files) {
+	case 1:
+		number = "the file"
+	case maxListed:
+		number = fmt.Sprintf("at least %d files, such as", maxListed)
+	}
+
+	err = fmt.Errorf("%s: the inbox has %s %s: let Weir take what is there first, or move it away",
+		m.From.Name, number, files[0].Name)
 
 	return err
 }

@@ -214,6 +214,12 @@ func TestRun_MovesEverything(t *testing.T) {
 			t.Errorf("got %+v, want 3 bodies, 1 file and all rows", r)
 		}
 
+		if want := storedBytes(t, from); r.Files.Bytes != int64(len("<f/>")) ||
+			r.Bodies.Bytes != want {
+			t.Errorf("got %d bytes of files and %d of bodies, want 4 and %d", r.Files.Bytes,
+				r.Bodies.Bytes, want)
+		}
+
 		wantMoved(t, before, to)
 		wantNotServed(t, from)
 		wantServed(t, to)
@@ -232,6 +238,20 @@ func TestRun_MovesEverything(t *testing.T) {
 		wantMoved(t, before, back)
 		wantServed(t, back)
 	})
+}
+
+// storedBytes returns the bytes of all blobs of a store.
+func storedBytes(t *testing.T, p place) (sum int64) {
+	t.Helper()
+	page, err := p.account.Blobs().List(t.Context(), "", "")
+	must(t, err)
+	for _, info := range page.Infos {
+		data, err := p.account.Blobs().Get(t.Context(), info.Name)
+		must(t, err)
+		sum += int64(len(data))
+	}
+
+	return sum
 }
 
 // killAt lets a process die before its call number n: this call and all later ones are never done.
@@ -342,6 +362,51 @@ func TestUndo_KilledAtAnyCall(t *testing.T) {
 	}
 }
 
+// A copy is killed after the source has nothing any more, and before the target can be used. It can
+// no longer be given up: the same command opens the target, and each refusal says so.
+func TestRun_KilledBeforeTheTargetIsOpened(t *testing.T) {
+	lanetest.Simulate(t, func(t *testing.T) {
+		from, to := newPlace("folder"), newPlace("azure")
+		fill(t, from)
+		before := read(t, from)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		faults := storagetest.NewFaults()
+		faults.Set(func(c storagetest.Call) storagetest.Fault {
+			record, err := epochs.Read(context.Background(), from.account.Table())
+			if err != nil || record.Step != epochs.StepLeft {
+				return storagetest.Fault{}
+			}
+			cancel()
+			return storagetest.Fault{Kind: storagetest.FailBefore}
+		})
+
+		if _, err := newMover(from, to, faults).Run(ctx); err == nil {
+			t.Fatal("the copy was not killed")
+		}
+
+		const remedy = "run the same"
+		err := newMover(from, to, storagetest.NewFaults()).Undo(t.Context())
+		if !errors.Is(err, transfer.ErrTooLate) || !strings.Contains(err.Error(), remedy) {
+			t.Errorf("undo: got %v, want ErrTooLate with %q", err, remedy)
+		}
+
+		for _, p := range []place{from, to} {
+			wantNotServed(t, p)
+			record, err := epochs.Read(t.Context(), p.account.Table())
+			must(t, err)
+			if err := lane.CheckNotMoved(record); !strings.Contains(fmt.Sprint(err), remedy) {
+				t.Errorf("%s: got %v, want an error with %q", p.name, err, remedy)
+			}
+		}
+
+		_, err = move(t, from, to)
+		must(t, err)
+		wantMoved(t, before, to)
+		wantServed(t, to)
+	})
+}
+
 // A transaction of a killed copy that storage does later changes nothing in the target that is in
 // use.
 func TestRun_LateTransactionsDoNothing(t *testing.T) {
@@ -416,7 +481,14 @@ func TestRun_Refuses(t *testing.T) {
 			fill(t, from)
 			must(t, from.account.Files("inbox").Write(t.Context(), "new.xml", "", nil,
 				strings.NewReader("<a/>")))
-		}, "the inbox has 1 files, such as new.xml"},
+		}, "the inbox has the file new.xml:"},
+		"ManyFilesInInbox": {func(t *testing.T, from, _ place) {
+			fill(t, from)
+			for i := range 1001 {
+				must(t, from.account.Files("inbox").Write(t.Context(), fmt.Sprintf("%04d", i), "", nil,
+					strings.NewReader("<a/>")))
+			}
+		}, "the inbox has at least 1000 files, such as 0000:"},
 		"ChangeOfLanes": {func(t *testing.T, from, _ place) {
 			fill(t, from)
 			_, err := epochs.Update(t.Context(), from.account.Table(),
