@@ -21,7 +21,7 @@ FUNCTIONS := $(notdir $(patsubst %/function.json,%,$(wildcard functions/*/functi
 AZURITE := tools/azurite/node_modules/.bin/azurite
 OPENAPI := tools/openapi/node_modules/.bin/redocly
 
-.PHONY: help axe pictures run run-serve run-azurite start demo demo-wordpress demo-rabbitmq wordpress test packages strace quick test-long test-cms clients clients-dotnet forwarding upgrade simulate crash lint vulncheck build release infra bench profile microbench clean azurite openapi kql xmltest tools
+.PHONY: help axe pictures run run-serve run-azurite start demo demo-wordpress demo-rabbitmq wordpress test packages strace quick test-long test-cms clients clients-dotnet forwarding upgrade simulate crash lint vulncheck build release infra bench build-before profile microbench clean azurite openapi kql xmltest tools
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -234,8 +234,15 @@ tools:
 
 DELAY ?= 0s,10ms
 
-bench: azurite build tools ## measure the whole system against yardsticks; SCENARIOS=serial,fast picks some, DELAY=10ms puts storage so far away
-	@build/tools/bench -only '$(SCENARIOS)' -storage-delay '$(DELAY)'
+bench: azurite build tools $(if $(BEFORE),build-before) ## measure the whole system against yardsticks; SCENARIOS=serial,fast picks some, DELAY=10ms puts storage so far away, BEFORE=<commit> compares the posts with that commit
+	@build/tools/bench -only '$(SCENARIOS)' -storage-delay '$(DELAY)' $(if $(BEFORE),-before build/before)
+
+# The app of another commit, for scenario posts. Its sources go to a folder that is removed again.
+build-before:
+	@rm -rf build/before build/before-source && mkdir -p build/before-source
+	@set -o pipefail; git archive '$(BEFORE)' | tar -x -C build/before-source
+	@$(MAKE) --no-print-directory -C build/before-source build APP=$(CURDIR)/build/before SCENARIOS= BEFORE=
+	@rm -rf build/before-source
 
 profile: azurite build tools ## where the handler's CPU goes: scenario cpu with a build that writes profiles to build/profile
 	@rm -rf build/profile && cp -r $(APP) build/profile

@@ -84,10 +84,15 @@ var packedBody = sync.OnceValue(func() []byte {
 
 // appendRow makes the transaction by which Weir appends one message.
 func (b *bareClient) appendRow(ctx context.Context, m message) error {
+	return b.insertRow(ctx, b.newRowOp(m))
+}
+
+// insertRow makes the transaction of appendRow with the given operation of newRowOp.
+func (b *bareClient) insertRow(ctx context.Context, op storage.Op) error {
 	tags, err := b.account.Table().Transact(ctx, barePartition, []storage.Op{
 		{Kind: storage.Merge, Key: "!head", IfMatch: b.head,
 			Values: map[string]any{"Next": b.next + 1}},
-		b.newRowOp(m),
+		op,
 	})
 	if err == nil {
 		b.head, b.next = tags[0], b.next+1

@@ -32,6 +32,10 @@ func runAsYardstick(ctx context.Context) (bool, error) {
 		return true, err
 	}
 
+	if was, err := runRawProcess(ctx, os.Stdin, os.Stdout); was {
+		return true, err
+	}
+
 	if was, err := runListenerProcess(ctx, os.Stdin, os.Stdout); was {
 		return true, err
 	}

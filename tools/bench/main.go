@@ -61,6 +61,7 @@ func scenarios() []scenario {
 			inEachPass},
 		{"fast", "what one lane delivers to a CMS that takes no time", runFast, inEachPass},
 		{"accept", "how soon and how often a message is accepted", runAccept, inEachPass},
+		{"posts", "what posts of 1 KiB, 100 KiB and 1 MiB cost", runPosts, inEachPass},
 		{"consume", "how often weir consume files a message of a queue, against posts", runConsume,
 			inEachPass},
 		{"batch", "how often a part of a batch is filed, against posts", runBatch, inEachPass},
@@ -126,6 +127,7 @@ type bench struct {
 	// storage for baseline programs: the same delay, refuses nothing; nil = no proxy
 	calmStorage *delay.Proxy
 	app         string    // folder of the app (script root)
+	before      string    // folder of another build, for scenario posts; empty = none
 	log         io.Writer // gets the output of hosts and handlers
 	out         io.Writer // gets the lines about progress
 	temp        string    // folder that the bench removes at its end
@@ -153,6 +155,8 @@ func main() {
 	file := flag.String("json", filepath.Join("build", "bench.json"), "file for the rows")
 	delays := flag.String("storage-delay", "0s",
 		"median delays of storage's answers, with commas between; each delay is a pass of its own")
+	before := flag.String("before", "",
+		"script root of another build, with which scenario posts compares; empty = none")
 	profile := flag.String("profile", "",
 		"folder for the CPU profiles of handlers that make profile has built (scenario cpu only)")
 	sizes := fullSizes
@@ -167,13 +171,18 @@ func main() {
 		return
 	}
 
-	if err := runBench(ctx, *only, *delays, *app, *file, *profile, sizes); err != nil {
+	folders := buildFolders{app: *app, before: *before, profile: *profile}
+	if err := runBench(ctx, *only, *delays, *file, folders, sizes); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func runBench(ctx context.Context, only, delays, app, file, profile string, sizes sizes) error {
+// buildFolders has the folders of the flags -app, -before and -profile.
+type buildFolders struct{ app, before, profile string }
+
+func runBench(ctx context.Context, only, delays, file string, folders buildFolders,
+	sizes sizes) error {
 	chosen, err := chooseScenarios(only)
 	if err != nil {
 		return err
@@ -184,12 +193,12 @@ func runBench(ctx context.Context, only, delays, app, file, profile string, size
 		return err
 	}
 
-	b, stop, err := newBench(app, filepath.Dir(file), sizes, os.Stdout)
+	b, stop, err := newBench(folders.app, filepath.Dir(file), sizes, os.Stdout)
 	if err != nil {
 		return err
 	}
 
-	b.profile = profile
+	b.profile, b.before = folders.profile, folders.before
 	err = b.runPasses(ctx, chosen, passes)
 	printTable(os.Stdout, b.results)
 

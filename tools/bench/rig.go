@@ -23,8 +23,9 @@ import (
 )
 
 type rigOptions struct {
+	build     string        // script root; empty = that of the bench
 	lanes     int           // 0 = one lane
-	lease     time.Duration // length of a lane's lease; 0 = 30 s
+	lease     time.Duration // length of a lane's lease; 0 = defaultLease
 	instances int           // 0 = one instance
 	latency   time.Duration // latency of the CMS
 	supersede bool
@@ -73,8 +74,11 @@ var rigNumber atomic.Int64
 // shutDown.
 func (b *bench) newRig(ctx context.Context, s rigOptions) (*rig, error) {
 	s.lanes, s.instances = max(s.lanes, 1), max(s.instances, 1)
+	if s.build == "" {
+		s.build = b.app
+	}
 	if s.lease == 0 {
-		s.lease = 30 * time.Second
+		s.lease = defaultLease
 	}
 
 	r := &rig{bench: b, rigOptions: s, prefix: fmt.Sprintf("bench%d", rigNumber.Add(1)),
@@ -199,7 +203,7 @@ func (r *rig) startHost() (err error) {
 	// variable, the handler would search for the port each second during the first minute, and each
 	// search takes time.
 	r.host, err = host.Start(host.Config{
-		Port: port, ScriptRoot: r.app, Instances: r.instances, Groups: r.groups, Out: out,
+		Port: port, ScriptRoot: r.build, Instances: r.instances, Groups: r.groups, Out: out,
 		Quiet: true, GiveUpAfter: -1,
 		StateDir: filepath.Join(r.temp, r.prefix),
 		Env: append(append(os.Environ(), r.env...), "AzureWebJobsStorage="+r.storageConnection(),

@@ -6,6 +6,7 @@ import "time"
 type sizes struct {
 	load      loadSizes
 	accept    acceptSizes
+	posts     []postSize
 	consume   int // messages from a queue, a batch or files; for comparison, clients post as many
 	fast      int // messages to a CMS that answers at once
 	cpu       int // messages whose CPU time is measured
@@ -40,6 +41,12 @@ type loadSizes struct {
 type chainSizes struct {
 	burst    int // messages on one lane
 	signedIn int // messages whose chains sign in with short-lived tokens
+}
+
+var fullPosts = []postSize{
+	{bytes: 1 << 10, latencies: 200, posts: 2000},
+	{bytes: 100 << 10, latencies: 100, posts: 400},
+	{bytes: 1 << 20, latencies: 30, posts: 80},
 }
 
 type acceptSizes struct {
@@ -191,11 +198,11 @@ type waitSizes struct {
 }
 
 var fullSizes = sizes{
-	load:    loadSizes{burst: 1000, clients: 64, keys: 200, warm: 300, trips: 100},
-	accept:  acceptSizes{300, 1000},
+	load:   loadSizes{burst: 1000, clients: 64, keys: 200, warm: 300, trips: 100},
+	accept: acceptSizes{300, 1000}, posts: fullPosts,
 	consume: 5000, fast: 3000, cpu: 5000, logs: logSizes{burst: 400, trickle: 60},
 	trickle: trickleSizes{120, time.Second},
-	pair: pairSizes{trickle: 75, backOff: time.Minute, idle: time.Minute, wakes: 8, rest: 2 * time.Second,
+	pair: pairSizes{trickle: 75, backOff: time.Minute, idle: time.Minute, wakes: 6, rest: 2 * time.Second,
 		outage: 20 * time.Second, outages: 2},
 	idle:    idleSizes{backOff: 2 * time.Minute, minutes: 3, wakes: 10},
 	backlog: backlogSizes{short: 1000, long: 20_000, inMemory: 100_000}, takeovers: 3,

@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 
 // tiny has sizes that show whether a scenario works. The measured values mean nothing.
 var tiny = sizes{
-	load:    loadSizes{burst: 40, clients: 4, keys: 8, warm: 10, trips: 5},
-	accept:  acceptSizes{10, 100},
+	load:   loadSizes{burst: 40, clients: 4, keys: 8, warm: 10, trips: 5},
+	accept: acceptSizes{10, 100}, posts: []postSize{{1 << 10, 4, 400}, {1 << 20, 2, 16}},
 	consume: 400, fast: 40, cpu: 400, logs: logSizes{burst: 20, trickle: 3},
 	trickle: trickleSizes{4, 100 * time.Millisecond},
 	pair: pairSizes{trickle: 4, backOff: time.Millisecond, idle: time.Second, wakes: 2, rest: time.Millisecond,
@@ -83,16 +83,6 @@ func TestBench(t *testing.T) {
 				"log bytes per message, trickle",
 				"retry: lateness p50, live instance", "retry: lateness p99, live instance",
 				"retry: lateness max, live instance", "writes that reach the CMS with supersede"}},
-		"Pair": {0, "two,pairburst,pairidle,back", []string{
-			"accept to CMS p50, two instances in turn", "accept to CMS p99, two instances in turn",
-			"accept to CMS p50, the instance without the lane",
-			"accept to CMS p99, the instance without the lane", "serial burst, two instances",
-			"transactions per message, serial burst, two instances",
-			"listener stand-in, serial burst, two instances",
-			"idle, two instances, requests to storage a minute",
-			"first message after idle, two instances, worst",
-			"CMS back after 1s of 503, 1 instances: until the first write, worst",
-			"CMS back after 1s of 503, 2 instances: until the first write, worst"}},
 		"Due": {2 * time.Millisecond, "lanes,duelane,duemoment,everysecond",
 			[]string{"burst on 8 lanes" + away, "burst on 8 lanes: writers busy" + away,
 				"due, one lane, 5 a second: lateness p50" + away,

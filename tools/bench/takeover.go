@@ -12,13 +12,15 @@ import (
 
 const (
 	takeoverLease = 15 * time.Second // the shortest lease that the settings allow
+	defaultLease  = 30 * time.Second
 	takeoverLimit = 5 * time.Minute
 	streamGap     = 50 * time.Millisecond // pause between two posts of streamUntil
 	uncommitted   = 64                    // a crash repeats at most this number of deliveries
 )
 
 // runTakeover ends a lane's holder by SIGKILL and by SIGTERM while another instance runs. It
-// measures the time from the signal to the first request of the next holder.
+// measures the time from the signal to the first request of the next holder. With the default lease
+// it kills one holder, and beside it the listener of the queue listener's stand-in.
 func runTakeover(ctx context.Context, b *bench) ([]result, error) {
 	killed, err := measureTakeovers(ctx, b, syscall.SIGKILL)
 	if err != nil {
@@ -30,6 +32,16 @@ func runTakeover(ctx context.Context, b *bench) ([]result, error) {
 		return nil, fmt.Errorf("graceful stop: %w", err)
 	}
 
+	byDefault, err := measureTakeover(ctx, b, syscall.SIGKILL, defaultLease, 0)
+	if err != nil {
+		return nil, fmt.Errorf("kill with the default lease: %w", err)
+	}
+
+	listener, err := measureListenerKill(ctx, b)
+	if err != nil {
+		return nil, fmt.Errorf("kill of the listener stand-in: %w", err)
+	}
+
 	lease := takeoverLease.Seconds()
 
 	return []result{
@@ -38,7 +50,51 @@ func runTakeover(ctx context.Context, b *bench) ([]result, error) {
 			withNote("%d times, at different ages of the lease: %.2f s", len(killed), killed),
 		newRow("takeover after a graceful stop, worst", "s",
 			slices.Max(stopped)).limitValue(1).withNote("%d times: %.2f s", len(stopped), stopped),
+		newRow("takeover after SIGKILL, default lease: until the next write", "s",
+			byDefault.Seconds()).withBaseline(listener.Seconds()).
+			withNote("once, with a lease of %s; the yardstick is the listener stand-in, with a lease of "+
+				"%s and no settle time: its message under way comes back after %s", defaultLease,
+				listenerLease, listenerHide),
 	}, nil
+}
+
+// measureListenerKill kills the listener of the stand-in while messages come. It returns the time
+// from the kill to the next request at the CMS. The message that the killed listener had got stays
+// hidden for listenerHide, so measureListenerKill does not wait for it.
+func measureListenerKill(ctx context.Context, b *bench) (time.Duration, error) {
+	p, err := b.startListeners(ctx, rigOptions{latency: cmsLatency})
+	if err != nil {
+		return 0, err
+	}
+	defer p.stop()
+	if err := p.warmPair(ctx); err != nil {
+		return 0, err
+	}
+
+	f, second, began := p.newFlow(), p.instances[1].url, time.Now()
+	if err := f.streamUntil(ctx, second,
+		func() bool { return time.Since(began) > 2*time.Second }); err != nil {
+		return 0, err
+	}
+
+	if err := p.killListener(); err != nil {
+		return 0, err
+	}
+
+	ended, before := time.Now(), p.cms.Stats().Writes
+	if err := f.streamUntil(ctx, second, func() bool { return p.cms.Stats().Writes > before+1 }); err !=
+		nil {
+		return 0, err
+	}
+
+	var next time.Time
+	for _, q := range p.cms.Requests() {
+		if q.StartedAt.After(ended) && (next.IsZero() || q.StartedAt.Before(next)) {
+			next = q.StartedAt
+		}
+	}
+
+	return next.Sub(ended), nil
 }
 
 // measureTakeovers measures takeovers, each in a rig of its own. It returns the duration of each
@@ -49,7 +105,7 @@ func measureTakeovers(ctx context.Context, b *bench, signal syscall.Signal) ([]f
 		// The holder renews its lease each time a third of the lease's length has passed. So the
 		// times of the signals are spread over a third of the length.
 		wait := time.Duration(n) * takeoverLease / 3 / time.Duration(b.sizes.takeovers)
-		d, err := measureTakeover(ctx, b, signal, wait)
+		d, err := measureTakeover(ctx, b, signal, takeoverLease, wait)
 		if err != nil {
 			return nil, err
 		}
@@ -65,13 +121,13 @@ func measureTakeovers(ctx context.Context, b *bench, signal syscall.Signal) ([]f
 // the signal to the CMS's first request with a higher fence. It posts messages all the time, so
 // that the first instance keeps the lane until the signal.
 func measureTakeover(ctx context.Context, b *bench, signal syscall.Signal,
-	wait time.Duration) (time.Duration, error) {
+	lease, wait time.Duration) (time.Duration, error) {
 	repeats := 1 // a graceful stop can cut off a request that the CMS still finishes
 	if signal == syscall.SIGKILL {
 		repeats = uncommitted
 	}
 
-	r, err := b.newWarmRig(ctx, rigOptions{lease: takeoverLease, latency: cmsLatency})
+	r, err := b.newWarmRig(ctx, rigOptions{lease: lease, latency: cmsLatency})
 	if err != nil {
 		return 0, err
 	}
