@@ -38,6 +38,8 @@ func TestSet_Accept_CostsLittle(t *testing.T) {
 		"Children": {"./i[t='x']/v/../@id",
 			`<r><i id="1">` + strings.Repeat("<t>x</t>", 45_000) + strings.Repeat("<v/>", 45_000) +
 				"</i></r>"},
+		"Parent": {"./i/t/..[text()][t='x']/../@id",
+			`<r id="1"><i>` + strings.Repeat("<t>x</t>", 90_000) + "</i></r>"},
 		"Depth": {".//a//a//b//../@id", "<r>" + nested + "</r>"},
 		"Siblings": {"./*/../*/../*/../@id",
 			`<r id="1">` + strings.Repeat("<b/>", 90_000) + "</r>"},

@@ -72,18 +72,6 @@ func (n *needs) addAttribute(given string) {
 	n.attributes[localName(given)] = true
 }
 
-// addCondition adds the needs of a filter's condition. A condition on an element's text or children
-// needs every element. For etree, the text of an element ends at its first child; if the tree
-// lacked the child, the text would be longer.
-func (n *needs) addCondition(condition string) {
-	if attr, ok := strings.CutPrefix(condition, "@"); ok {
-		attr, _, _ = strings.Cut(attr, "=")
-		n.addAttribute(attr)
-		return
-	}
-	n.all, n.declarations, n.allTexts = true, true, true
-}
-
 func (n *needs) merge(more needs) {
 	n.all = n.all || more.all
 	n.declarations = n.declarations || more.declarations

@@ -32,14 +32,15 @@ type step struct {
 	selector     etree.Path
 	namespace    *string // nil = any namespace
 	isDescendant bool    // true = the empty step between the two slashes of //
+	isParent     bool    // true = the step ..
 	filters      []filter
 }
 
 // filter selects the element at position. If position is 0, the filter selects the elements that
-// meet condition.
+// meet the condition.
 type filter struct {
-	position  int // from 1; a negative position counts backwards from the last element, which is -1
-	condition etree.Path
+	position int // from 1; a negative position counts backwards from the last element, which is -1
+	*condition
 }
 
 var (
@@ -123,7 +124,7 @@ func (p *path) addStep(name, filters string, more bool) error {
 		}
 	}
 
-	s := step{isDescendant: name == "", namespace: namespace}
+	s := step{isDescendant: name == "", isParent: name == "..", namespace: namespace}
 	var err error
 	if !s.isDescendant {
 		if s.selector, err = etree.CompilePath(name); err != nil {
@@ -138,7 +139,7 @@ func (p *path) addStep(name, filters string, more bool) error {
 		}
 
 		if f.position == 0 {
-			p.needs.addCondition(m[1])
+			f.addNeeds(&p.needs)
 		}
 
 		s.filters = append(s.filters, f)
@@ -174,7 +175,7 @@ func compileFilter(given string) (f filter, err error) {
 		return f, err
 	}
 
-	f.condition, err = etree.CompilePath(".[" + given + "]")
+	f.condition, err = compileCondition(given)
 	return f, err
 }
 
@@ -275,10 +276,19 @@ func sortByPlace(found []*etree.Element, doc *etree.Document) {
 func (s *step) selectElements(given []*etree.Element, spaces namespaces) []*etree.Element {
 	var out []*etree.Element
 	seen := map[*etree.Element]bool{}
+	parents := map[*etree.Element]bool{}
 	for _, e := range given {
 		if s.isDescendant {
 			out = appendDescendants(e, seen, out)
 			continue
+		}
+
+		if s.isParent {
+			// All children have the same parent. Its filters would read its text once for each.
+			if parents[e.Parent()] {
+				continue
+			}
+			parents[e.Parent()] = true
 		}
 
 		named := e.FindElementsPath(s.selector)
@@ -287,7 +297,7 @@ func (s *step) selectElements(given []*etree.Element, spaces namespaces) []*etre
 				func(e *etree.Element) bool { return spaces.ofElement(e) != *s.namespace })
 		}
 
-		for _, found := range s.applyFilters(named) {
+		for _, found := range s.applyFilters(named, spaces) {
 			if !seen[found] {
 				seen[found] = true
 				out = append(out, found)
@@ -298,14 +308,14 @@ func (s *step) selectElements(given []*etree.Element, spaces namespaces) []*etre
 	return out
 }
 
-func (s *step) applyFilters(found []*etree.Element) []*etree.Element {
+func (s *step) applyFilters(found []*etree.Element, spaces namespaces) []*etree.Element {
 	for _, f := range s.filters {
-		found = f.keepMatching(found)
+		found = f.keepMatching(found, spaces)
 	}
 	return found
 }
 
-func (f *filter) keepMatching(found []*etree.Element) []*etree.Element {
+func (f *filter) keepMatching(found []*etree.Element, spaces namespaces) []*etree.Element {
 	if f.position != 0 {
 		at := f.position - 1
 		if f.position < 0 {
@@ -321,7 +331,7 @@ func (f *filter) keepMatching(found []*etree.Element) []*etree.Element {
 
 	var out []*etree.Element
 	for _, e := range found {
-		if e.FindElementPath(f.condition) != nil {
+		if f.holds(element{e, spaces}) {
 			out = append(out, e)
 		}
 	}

@@ -194,3 +194,40 @@ func TestCompareText(t *testing.T) {
 		t.Errorf("got %+v, %v\nwant %+v", got, err, want)
 	}
 }
+
+// Conditions in brackets compare the same values as paths do: the text of all elements inside,
+// without surrounding white space, and an attribute without a prefix in no namespace.
+func TestConditions_CompareTheStringValue(t *testing.T) {
+	t.Parallel()
+	const body = `<r xmlns:x="u"><item x:type="b"><name>Growth of <i>E. coli</i> in milk</name>` +
+		`<n>1</n></item><item type=" b "><name><b>Harbour</b></name><n>2</n></item>` +
+		"<item><name>\n  Harbour opens\n</name><n>3</n></item><item><name><i/></name><n>4</n></item>" +
+		`<x:item>a<i>b</i>c</x:item></r>`
+	tree, err := contract.ParseTree([]byte(body), "", contract.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for path, want := range map[string]string{
+		"./item[name='Growth of E. coli in milk']/n": "1", "./item[name='Growth of ']/n": "",
+		"./item[name='Harbour']/n": "2", `./item[ name = "Harbour opens" ]/n`: "3",
+		"./item[name='']/n": "4", "./item[name]/n": "1 2 3 4",
+		"./item[name=' Harbour ']/n": "2", "./item/name[.='Harbour']/../n": "2",
+		"./item/name[text()='Harbour']/../n": "2", "./item/name[text()]/../n": "1 2 3",
+		"./item[@type='b']/n": "2", "./item[@type]/n": "2", "./item[@x:type='b']/n": "1",
+		"./item[.='abc']": "abc", "./item[text()='a']": "",
+		"./*[namespace-uri()='u']": "abc", "./*[namespace-prefix()='x']": "abc",
+		"./*[local-name()='item'][.='abc']": "abc", "./*[name()='x:item']": "abc",
+		".//n/..[name='Harbour']/n": "2", ".//n/..[2]/n": "",
+	} {
+		p, err := contract.CompileTreePath(path)
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+			continue
+		}
+
+		if got := strings.Join(slices.Collect(tree.Texts(p)), " "); got != want {
+			t.Errorf("%s: got %q, want %q", path, got, want)
+		}
+	}
+}
