@@ -23,8 +23,9 @@ import (
 //   - They pass over a row whose key cannot be read. It stays in storage.
 //   - They read a message without its attempts or shown values if these are damaged: the message
 //     can still be sent.
-//   - A packed row (d_) whose content is damaged still shows that the waiting messages of its range
-//     were delivered, because only a packed row can have their deliveries.
+//   - A packed row (d_) whose content is damaged counts as the delivery of each message of its range
+//     that is below the cursor, and that is neither final nor held by its own row: only a packed row
+//     can have the delivery of such a message.
 //
 // Each damaged row is reported once for each process, and FindDamaged finds all of them.
 
@@ -129,12 +130,12 @@ func (d *damageScan) add(key string, err error) {
 
 func (d *damageScan) check(r storage.Row) {
 	err := checkRow(r)
-	seq, _ := rows.SeqOfMessage(r.Key)
+	seq, keyErr := rows.SeqOfMessage(r.Key)
 	switch block, _, _ := strings.Cut(strings.TrimPrefix(r.Key, rows.HeldPrefix), "_"); {
 	case strings.HasPrefix(r.Key, rows.BlockPrefix):
 		id := strings.TrimPrefix(r.Key, rows.BlockPrefix)
 		d.blocks[id], d.emptyBlocks[id] = true, true
-	case strings.HasPrefix(r.Key, rows.MessagePrefix) && seq > 0 && rows.IsHeld.Of(r.Values):
+	case strings.HasPrefix(r.Key, rows.MessagePrefix) && keyErr == nil && rows.IsHeld.Of(r.Values):
 		d.heldByNone[seq] = true
 	case strings.HasPrefix(r.Key, rows.HeldPrefix) && err == nil && !d.blocks[block]:
 		err = errors.New("its queue has no row")
@@ -206,10 +207,6 @@ func (s *Store) DueTimesOf(lane int, found []storage.Row) []DueTime {
 // number. It returns false if the row is damaged.
 func (s *Store) SeqOf(lane int, prefix string, r storage.Row) (int64, bool) {
 	seq, err := rows.ParseSeq(strings.TrimPrefix(r.Key, prefix))
-	if err == nil && seq <= 0 {
-		err = fmt.Errorf("%d is no sequence number", seq)
-	}
-
 	if err != nil {
 		s.reportDamaged(lane, r.Key, fmt.Errorf("key: %w", err))
 		return 0, false

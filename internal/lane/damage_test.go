@@ -165,6 +165,43 @@ func TestDamaged_ColumnsOfAMessage(t *testing.T) {
 	})
 }
 
+// A key whose number is not written as Weir writes it names no message: a reader looks for the row
+// by the key of the number, and does not find it. All such keys are damaged.
+func TestDamaged_SpellingsOfKeys(t *testing.T) {
+	simulate(t, func(t *testing.T, b *bench) {
+		b.appendAndRaiseFence(1)
+		five, zero := lane.OrderPos(5), lane.OrderPos(0)
+		var want []string
+		for _, prefix := range []string{"d_", "m_", "x_"} {
+			for _, number := range []string{zero, "5", "+5", "+" + five[1:], "-" + five[1:],
+				"0" + five, five + " ", "5e0", "0x5", "9223372036854775808", "-9223372036854775808",
+				""} {
+				want = append(want, prefix+number)
+			}
+		}
+
+		const at = "001767225600000000"
+		for _, due := range []string{at[2:] + "_" + five, at + "_5", at + "_" + zero, at, "+" + at[1:] +
+			"_" + five, "-9223372036854775808_" + five} {
+			want = append(want, "s_"+due)
+		}
+
+		for _, key := range want {
+			b.transact(storage.Op{Kind: storage.Insert, Key: key, Values: map[string]any{}})
+		}
+
+		slices.Sort(want)
+		if got := b.listDamaged(); !slices.Equal(got, want) {
+			t.Errorf("got the damaged rows\n%q, want\n%q", got, want)
+		}
+
+		entries, err := b.store.ReadLog(t.Context(), 0, 1, 9)
+		if err != nil || len(entries) != 1 {
+			t.Errorf("ReadLog = %d messages, %v; want one", len(entries), err)
+		}
+	})
+}
+
 // A whole page of the log has rows with damaged keys only. Retention goes on behind it.
 func TestDamaged_AWholePage(t *testing.T) {
 	simulate(t, func(t *testing.T, b *bench) {

@@ -72,7 +72,7 @@ func (e *Entry) NextLogSeq() int64 { return max(e.AfterLog(), e.Seq()+1) }
 // lower numbers. If the position of the message was not set by Release, AfterLog returns 0.
 func (h HeldMessage) AfterLog() int64 {
 	log, _, released := strings.Cut(h.OrderPos, "_")
-	last, err := rows.ParseSeq(log)
+	last, err := rows.ParsePos(log)
 	if !released || err != nil {
 		return 0
 	}

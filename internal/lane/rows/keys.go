@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -64,16 +65,33 @@ func SeqPos(seq int64) string { return Pad(seq, seqDigits) }
 // Pad returns a number with leading zeros, so that numbers sort as strings if none is negative. Pad
 // does not use package fmt, which is slower: the rows of one message need a dozen padded numbers.
 func Pad(n int64, digits int) string {
-	if n < 0 {
-		return "-" + Pad(-n, digits-1)
-	}
 	const zeros = "0000000000000000000"
 	text := strconv.FormatInt(n, 10)
+	if n < 0 { // not by -n, which is negative for the least int64
+		return "-" + zeros[:max(0, digits-len(text))] + text[1:]
+	}
 	return zeros[:max(0, digits-len(text))] + text
 }
 
-// ParseSeq parses a sequence number as SeqPos returns it.
-func ParseSeq(pos string) (int64, error) { return strconv.ParseInt(pos, 10, 64) }
+// ParseSeq parses the sequence number of a message as SeqPos returns it. It refuses any other
+// spelling, such as 5 or +5, because a key with it is not the one by which the row is read.
+func ParseSeq(pos string) (int64, error) {
+	seq, err := ParsePos(pos)
+	if err == nil && seq <= 0 {
+		err = fmt.Errorf("%d is no sequence number", seq)
+	}
+	return seq, err
+}
+
+// ParsePos parses a sequence number as SeqPos returns it. 0 is the position before the first
+// message.
+func ParsePos(pos string) (int64, error) {
+	seq, err := strconv.ParseInt(pos, 10, 64)
+	if err == nil && SeqPos(seq) != pos {
+		err = fmt.Errorf("%q is not written as Weir writes numbers", pos)
+	}
+	return seq, err
+}
 
 // timeDigits is the number of digits for microseconds up to the year 9999.
 const timeDigits = 18
@@ -84,7 +102,12 @@ func TimePos(t time.Time) string { return Pad(t.UnixMicro(), timeDigits) }
 // ParseTimePos parses a time as TimePos returns it.
 func ParseTimePos(pos string) (time.Time, error) {
 	micros, err := strconv.ParseInt(pos, 10, 64)
-	return time.UnixMicro(micros).UTC(), err
+	at := time.UnixMicro(micros).UTC()
+	if err == nil && (len(pos) != timeDigits || TimePos(at) != pos) {
+		err = fmt.Errorf("%q is not written as Weir writes times", pos)
+	}
+
+	return at, err
 }
 
 // Hash returns a hash of 128 bits in hex, so that collisions in a lane are practically impossible.
