@@ -84,10 +84,6 @@ func (a *App) openAccount(calls *azure.Counter, o appOptions) error {
 	return nil
 }
 
-// errNoStore means that a command found no store in the folder. Only a server makes one, so that a
-// wrong name of a folder is not taken for an empty store.
-var errNoStore = errors.New("there is no store in the folder; weir serve --data makes it")
-
 // openFolder opens the store of the folder. Only a server must have the folder itself; a command
 // can use it through the process that has it.
 func (a *App) openFolder(o appOptions) error {
@@ -102,7 +98,7 @@ func (a *App) openFolder(o appOptions) error {
 	}
 
 	if !embedded.Exists(dir) {
-		return fmt.Errorf("%s: %w", dir, errNoStore)
+		return fmt.Errorf("%s: %w", dir, embedded.ErrNoStore)
 	}
 
 	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)

@@ -13,6 +13,7 @@ import (
 	"weir/internal/audit"
 	"weir/internal/calendar"
 	"weir/internal/contract"
+	"weir/internal/diagnosis"
 	"weir/internal/door"
 	"weir/internal/lane"
 	"weir/internal/lane/epochs"
@@ -57,7 +58,7 @@ func New(env func(string) string, log *slog.Logger) (*App, error) {
 
 func newWith(env func(string) string, log *slog.Logger, o appOptions) (*App, error) {
 	a, found := prepareAppWith(env, log, o)
-	err := errors.Join(found.settings, found.contracts, found.storage, found.cms)
+	err := errors.Join(found.Settings, found.Contracts, found.Storage, found.CMS)
 	if err != nil {
 		a.closeAccount()
 	}
@@ -71,21 +72,14 @@ type appOptions struct {
 	isServer      bool   // the process must have the folder alone, and makes it if it is missing
 }
 
-// problems has the errors of the settings, with a field for each part of the App; nil = the part
-// has no error.
-type problems struct{ settings, contracts, storage, cms error }
-
-// isNone reports whether no part but storage has an error.
-func (p problems) isNone() bool { return errors.Join(p.settings, p.contracts, p.cms) == nil }
-
 // prepareApp makes those parts of an App whose settings are valid, so that `weir check` can report
 // the problems of all parts.
-func prepareApp(env func(string) string, log *slog.Logger) (*App, problems) {
+func prepareApp(env func(string) string, log *slog.Logger) (*App, diagnosis.Problems) {
 	return prepareAppWith(env, log, appOptions{program: "weir"})
 }
 
 // prepareAppWith is prepareApp with options.
-func prepareAppWith(env func(string) string, log *slog.Logger, o appOptions) (*App, problems) {
+func prepareAppWith(env func(string) string, log *slog.Logger, o appOptions) (*App, diagnosis.Problems) {
 	s, err := settings.Load(env)
 	a := &App{
 		settings:     s,
@@ -101,27 +95,27 @@ func prepareAppWith(env func(string) string, log *slog.Logger, o appOptions) (*A
 	storageCalls := &azure.Counter{}
 	a.instruments = newInstruments(&s, a.calendar, storageCalls, a.countWaitingEvents)
 	a.damages = &lane.Damages{Log: log, OnFound: a.instruments.metrics.FoundDamaged}
-	found := problems{settings: errors.Join(err, a.budgets.checkMaxBody(int64(s.MaxBody)))}
+	found := diagnosis.Problems{Settings: errors.Join(err, a.budgets.checkMaxBody(int64(s.MaxBody)))}
 	if len(s.Contracts) > 0 || err == nil {
-		a.contracts, found.contracts = contract.New(s.ContractDefinitions(),
+		a.contracts, found.Contracts = contract.New(s.ContractDefinitions(),
 			contract.Limits{MaxBody: int64(s.MaxBody), Memory: a.budgets.parse})
-		found.contracts = s.AddPositions(found.contracts)
+		found.Contracts = s.AddPositions(found.Contracts)
 	}
 
 	if s.Storage != "" || !s.Identity.IsZero() || s.Data != "" {
-		found.storage = a.openAccount(storageCalls, o)
+		found.Storage = a.openAccount(storageCalls, o)
 	}
 
 	if s.Delivery.URL != "" {
-		found.cms = s.AddPositions(a.openCMS(o.withoutSignIn))
+		found.CMS = s.AddPositions(a.openCMS(o.withoutSignIn))
 	}
 
-	if a.transport != nil && (a.contracts != nil || found.contracts != nil) {
+	if a.transport != nil && (a.contracts != nil || found.Contracts != nil) {
 		sender, err := a.compileSender()
 		if a.contracts != nil && err == nil {
 			a.sender = sender
 		}
-		found.contracts = errors.Join(found.contracts, s.AddPositions(err))
+		found.Contracts = errors.Join(found.Contracts, s.AddPositions(err))
 	}
 
 	return a, found

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -133,31 +132,6 @@ func (a *App) compileSender() (*steps.Sender, error) {
 // contractNames returns the names of the contracts in the settings, for readers of stored messages.
 func (a *App) contractNames() *lane.Contracts {
 	return lane.NewContracts(a.contracts.FormerNames())
-}
-
-func (a *App) checkSignIn(ctx context.Context) error {
-	if a.keeper == nil {
-		return nil
-	}
-	return a.keeper.Check(ctx)
-}
-
-// warnLookUps returns a warning for each look-up of a contract that may find another key's item,
-// and for each rule that compares a value which no answer has. If names is not nil, it has the
-// contracts to look at.
-func (a *App) warnLookUps(names []string) (warnings []string) {
-	if a.sender == nil {
-		return nil
-	}
-
-	for _, c := range a.settings.ContractsWithSteps() {
-		if names == nil || slices.Contains(names, c.Name) {
-			warnings = append(warnings, a.sender.WarnLookUps(c.Name)...)
-			warnings = append(warnings, a.sender.WarnUnselected(c.Name)...)
-		}
-	}
-
-	return warnings
 }
 
 // currentSecrets returns all secrets that this process knows now: those of the settings, of the

@@ -28,7 +28,7 @@ contracts:
 func newTestApp(t *testing.T, text string, more ...string) (*App, error) {
 	t.Helper()
 	a, found := prepareApp(newEnvironment(t, text, more...), nil)
-	return a, errors.Join(found.settings, found.contracts, found.cms)
+	return a, errors.Join(found.Settings, found.Contracts, found.CMS)
 }
 
 // If the value of a variable contains braces, Weir must send the braces unchanged, both in a step

@@ -69,7 +69,7 @@ func openPlace(env func(string) string, name string, isSource bool) (s transfer.
 	}
 
 	if isSource && !embedded.Exists(name) {
-		return s, nil, fmt.Errorf("%s: %w", name, errNoStore)
+		return s, nil, fmt.Errorf("%s: %w", name, embedded.ErrNoStore)
 	}
 
 	opened, err := folder.Own(name, embedded.Options{Program: "weir copy"})

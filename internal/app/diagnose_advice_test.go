@@ -5,6 +5,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"weir/internal/diagnosis"
 )
 
 // The advice of a finding names the setting that is wrong, and not another one.
@@ -95,7 +97,8 @@ contracts:
       - { name: find, get: "/items?ref={{ key }}" }
       - { name: update, put: "/items/{{ find.json[0].id }}", json: {} }
 `)
-	for _, findings := range [][]Finding{Diagnose(t.Context(), env, nil), DiagnoseOffline(env)} {
+	all := [][]diagnosis.Finding{Diagnose(t.Context(), env, nil), DiagnoseOffline(env)}
+	for _, findings := range all {
 		var warnings []string
 		for _, f := range findings {
 			if f.Name == "contracts" {

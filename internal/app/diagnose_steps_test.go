@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"weir/internal/diagnosis"
 )
 
 const lookedUp = `
@@ -89,12 +91,12 @@ func TestDiagnoseLookUps(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			var samples []Sample
+			var samples []diagnosis.Sample
 			for _, text := range c.samples {
-				samples = append(samples, Sample{"s.xml", []byte(text)})
+				samples = append(samples, diagnosis.Sample{File: "s.xml", Body: []byte(text)})
 			}
 
-			findings := diagnosis{a}.diagnoseLookUps(t.Context(), samples)
+			findings := a.newDiagnosis(diagnosis.Problems{}).CheckLookUps(t.Context(), samples)
 			if len(findings) != len(c.want) {
 				t.Fatalf("got %+v, want %d findings", findings, len(c.want))
 			}
@@ -139,7 +141,7 @@ func TestDiagnoseCMS_SignIn(t *testing.T) {
 			continue
 		}
 
-		f := diagnosis{a}.diagnoseCMS(t.Context(), nil, "weir.yaml")
+		f := a.newDiagnosis(diagnosis.Problems{}).CheckCMS(t.Context())
 		got := "ok " + f.Detail
 		if f.Wrong != nil {
 			got = "wrong " + f.Wrong.Error()

@@ -12,6 +12,8 @@
 //   - Poll, Consume, DrainLanes, NewResharder, CompareLanes, OpenTrials and Diagnose do the work of
 //     commands. Package cli prints the results.
 //
+// The settings come from package settings, and package diagnosis makes the checks of Diagnose.
+//
 // Only this package chooses the adapters, such as the client of the storage account. The package
 // connects the parts by small interfaces.
 package app

@@ -21,7 +21,7 @@ func BackUpFolder(ctx context.Context, dir, file string) (size int64, err error)
 	}
 
 	if !embedded.Exists(dir) {
-		return 0, fmt.Errorf("%s: %w", dir, errNoStore)
+		return 0, fmt.Errorf("%s: %w", dir, embedded.ErrNoStore)
 	}
 
 	store, err := folder.Open(ctx, dir, embedded.Options{Program: "weir backup"})

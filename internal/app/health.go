@@ -11,11 +11,6 @@ import (
 	"weir/internal/lane/epochs"
 )
 
-// maxClockSkew bounds clock differences. If the clocks of this machine and of storage differ by
-// maxClockSkew or more, /api/health fails. Weir assumes that the clocks of processes differ by at
-// most maxClockSkew.
-const maxClockSkew = 2 * time.Second
-
 func (r *running) healthChecks() map[string]health.Check {
 	return map[string]health.Check{
 		"storage": r.checkTable, "lanes": r.checkLaneCount, "queue": r.checkQueue,
@@ -71,7 +66,7 @@ func (r *running) checkClock(ctx context.Context) (string, error) {
 		return "storage's clock cannot be read", err
 	}
 
-	if skew.Abs() >= maxClockSkew {
+	if skew.Abs() >= lane.ClockSkew {
 		return fmt.Sprintf("storage's clock differs by about %s", skew.Round(time.Second)),
 			errors.New("clock skew")
 	}

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
-	"strings"
 	"testing"
-	"testing/fstest"
 	"testing/synctest"
 	"time"
 
@@ -132,21 +129,5 @@ func TestServer_WatchesTheHost(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-func TestDiagnoseHostWatch(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		f    Finding
-		want string
-	}{
-		"Here":    {diagnoseHostWatch(os.DirFS("/proc"), os.Getpid()), "of the host is noticed"},
-		"Without": {diagnoseHostWatch(fstest.MapFS{}, 1), "cannot be noticed here"},
-	} {
-		if c.f.Wrong != nil || !strings.Contains(c.f.Detail, c.want) {
-			t.Errorf("%s: got the detail %q (%v), want %q and no problem", name, c.f.Detail,
-				c.f.Wrong, c.want)
-		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/text/unicode/norm"
 
+	"weir/internal/diagnosis"
 	"weir/internal/weir"
 )
 
@@ -94,7 +95,7 @@ func TestRecipes_SameGuardInAllContracts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, cms := c.open(t, otherItems...)
-			if got := r.app.warnLookUps(nil); len(got) > 0 {
+			if got := diagnosis.WarnLookUps(&r.app.settings, r.app.sender, nil); len(got) > 0 {
 				t.Errorf("got the warnings %q, want none", got)
 			}
 

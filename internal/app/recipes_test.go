@@ -48,7 +48,7 @@ func openSettings(t *testing.T, file string, variables map[string]string) *recip
 	maps.Copy(values, variables)
 	a, found := prepareApp(func(name string) string { return values[name] },
 		slog.New(slog.DiscardHandler))
-	for _, err := range []error{found.settings, found.contracts, found.cms} {
+	for _, err := range []error{found.Settings, found.Contracts, found.CMS} {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/diagnosis"
 	"weir/internal/steps"
 	"weir/internal/trial"
 	"weir/internal/weir"
@@ -231,9 +232,9 @@ contracts:
 		t.Fatal(err)
 	}
 
-	d := diagnosis{a}
-	findings := d.diagnoseLookUps(t.Context(),
-		[]Sample{{"s.xml", []byte(`<person id="1"><name>Kowalska</name></person>`)}})
+	d := a.newDiagnosis(diagnosis.Problems{})
+	findings := d.CheckLookUps(t.Context(),
+		[]diagnosis.Sample{{File: "s.xml", Body: []byte(`<person id="1"><name>Kowalska</name></person>`)}})
 	if len(findings) != 1 || findings[0].Wrong == nil ||
 		!strings.Contains(findings[0].Wrong.Error(), "is refused for Basic …") {
 		t.Fatalf("got %+v, want the words of the CMS", findings)
@@ -244,9 +245,9 @@ contracts:
 		t.Errorf("got %v, want no redacted value", findings[0].Wrong)
 	}
 
-	f := Finding{Detail: "through word-of-proxy",
+	f := diagnosis.Finding{Detail: "through word-of-proxy",
 		Wrong: fmt.Errorf("proxy: %w", errors.New("http://word-of-proxy@proxy"))}
-	d.hideSecrets(&f)
+	d.HideSecrets(&f)
 	text := f.Detail + f.Wrong.Error()
 	if strings.Contains(text, "word-of-proxy") || !strings.Contains(text, "proxy: ") {
 		t.Errorf("got %q, want the texts without the secret", text)

@@ -28,7 +28,7 @@ func BenchmarkSending(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			text := strings.ReplaceAll(c.text, "${CMS}", server.URL)
 			a, found := prepareApp(newEnvironment(b, text), nil)
-			if !found.isNone() {
+			if !found.IsNone() {
 				b.Fatal(found)
 			}
 

@@ -203,8 +203,8 @@ func recordSending(t *testing.T, out *strings.Builder, c sendingCase) {
 	address := "http://" + c.userInfo + server.address
 	env := newEnvironment(t, strings.ReplaceAll(c.text, "${CMS}", address), "KEY", "key-0f-header")
 	a, found := prepareApp(env, nil)
-	if err := found.settings; err != nil || found.contracts != nil || found.cms != nil {
-		t.Fatalf("%s: %v %v %v", c.name, err, found.contracts, found.cms)
+	if err := found.Settings; err != nil || found.Contracts != nil || found.CMS != nil {
+		t.Fatalf("%s: %v %v %v", c.name, err, found.Contracts, found.CMS)
 	}
 
 	sender := a.newSender()

@@ -3,8 +3,6 @@ package app
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,6 +14,7 @@ import (
 
 	"weir/internal/cms"
 	"weir/internal/contract"
+	"weir/internal/diagnosis"
 	"weir/internal/redact"
 	"weir/internal/settings"
 	"weir/internal/trial"
@@ -45,7 +44,7 @@ func OpenTrials(env func(string) string, isLive bool) (*Trials, error) {
 	}
 
 	a, found, variables := openWithStandIns(env)
-	if err := errors.Join(found.settings, found.contracts, found.cms); err != nil {
+	if err := errors.Join(found.Settings, found.Contracts, found.CMS); err != nil {
 		return nil, err
 	}
 
@@ -55,11 +54,11 @@ func OpenTrials(env func(string) string, isLive bool) (*Trials, error) {
 // openWithStandIns returns an App without storage and without sign-in, with a stand-in for the
 // value of each variable that weir.yaml names. variables maps these stand-ins, and actual values,
 // to the texts ${NAME}.
-func openWithStandIns(env func(string) string) (a *App, found problems,
+func openWithStandIns(env func(string) string) (a *App, found diagnosis.Problems,
 	variables map[string]string) {
 	text, err := settings.ReadFile(settings.Path(env))
 	if err != nil {
-		return nil, problems{settings: err}, nil
+		return nil, diagnosis.Problems{Settings: err}, nil
 	}
 
 	names := settings.NamedVariables(text)
@@ -72,7 +71,7 @@ func openWithStandIns(env func(string) string) (a *App, found problems,
 		variables[value] = "${" + name + "}"
 		return value
 	}
-	if a, found = prepareForTrials(standIn, true); found.isNone() {
+	if a, found = prepareForTrials(standIn, true); found.IsNone() {
 		return a, found, variables
 	}
 
@@ -96,17 +95,17 @@ func openWithStandIns(env func(string) string) (a *App, found problems,
 	}
 
 	a, found = prepareForTrials(actual, true)
-	for hasFitted := true; hasFitted && !found.isNone(); {
+	for hasFitted := true; hasFitted && !found.IsNone(); {
 		hasFitted = false
 		for _, name := range names {
-			if env(name) != "" || fitting[name] != "" || found.isNone() {
+			if env(name) != "" || fitting[name] != "" || found.IsNone() {
 				continue
 			}
 
-			before := found.firstPosition()
+			before := firstPosition(found)
 			for _, fitting[name] = range []string{"1m", "1", "1MiB", "1/s", ""} {
-				if a, found = prepareForTrials(actual, true); found.isNone() ||
-					found.firstPosition() != before {
+				if a, found = prepareForTrials(actual, true); found.IsNone() ||
+					firstPosition(found) != before {
 					hasFitted = true
 					break
 				}
@@ -120,8 +119,8 @@ func openWithStandIns(env func(string) string) (a *App, found problems,
 // firstPosition returns the position of the first problem of the settings, such as [5:40]. The
 // reading of weir.yaml ends with the first value of a wrong type. So another position means that
 // the type of the former value is right.
-func (p problems) firstPosition() string {
-	_, text, _ := strings.Cut(fmt.Sprint(p.settings), "[")
+func firstPosition(p diagnosis.Problems) string {
+	_, text, _ := strings.Cut(fmt.Sprint(p.Settings), "[")
 	position, _, _ := strings.Cut(text, "]")
 	return position
 }
@@ -134,11 +133,11 @@ func standInOf(name string) string { return "https://" + name + ".variable.inval
 // delivery.signIn and delivery.tls, so it is only for trials that send no request to the CMS.
 func openForTrials(env func(string) string, withoutSignIn bool) (*App, error) {
 	a, found := prepareForTrials(env, withoutSignIn)
-	return a, errors.Join(found.settings, found.contracts, found.cms)
+	return a, errors.Join(found.Settings, found.Contracts, found.CMS)
 }
 
 // prepareForTrials is openForTrials with the problems of each part.
-func prepareForTrials(env func(string) string, withoutSignIn bool) (*App, problems) {
+func prepareForTrials(env func(string) string, withoutSignIn bool) (*App, diagnosis.Problems) {
 	local := func(name string) string {
 		switch name {
 		case settings.HostPortVariable:
@@ -171,7 +170,7 @@ func (t *Trials) Try(ctx context.Context, contentType string, body []byte,
 		return describeRefusal(&m, checked.Problems, err)
 	}
 
-	m.ID, m.AcceptedAt = newTrialID(t.isLive), trialTime
+	m.ID, m.AcceptedAt = trial.NewID(t.isLive), trialTime
 	if t.isLive {
 		m.AcceptedAt = time.Now()
 	}
@@ -181,7 +180,7 @@ func (t *Trials) Try(ctx context.Context, contentType string, body []byte,
 	runner.Secrets.Hide = func(text string) string { return mask.Hide(hideSecrets(text)) }
 	tried := runner.RunTrial(ctx,
 		weir.Delivery{Message: &m, Fence: 1, Attempt: 1, Hide: mask.Hide}, answers)
-	tried.Warnings = t.app.warnLookUps([]string{m.Contract})
+	tried.Warnings = diagnosis.WarnLookUps(&t.app.settings, t.app.sender, []string{m.Contract})
 
 	return tried
 }
@@ -202,18 +201,6 @@ func (t *Trials) CompareText(ctx context.Context, contentType string,
 // trialTime is the time of acceptance in trials that are not live. A fixed time gives repeated
 // trials equal requests.
 var trialTime = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
-
-// newTrialID returns a message id for a trial. The id of a live trial is unique. Otherwise the CMS
-// could take the trial for a repeat of an earlier trial.
-func newTrialID(isLive bool) weir.ID {
-	id := weir.ID{Epoch: 1, Seq: 1, Nonce: strings.Repeat("0", 20)}
-	if isLive {
-		random := make([]byte, len(id.Nonce)/2)
-		_, _ = rand.Read(random)
-		id.Nonce = hex.EncodeToString(random)
-	}
-	return id
-}
 
 // describeRefusal returns the trial of a message that its contract refuses.
 func describeRefusal(m *weir.Message, problems []weir.Problem, err error) trial.Trial {

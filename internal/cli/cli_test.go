@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"weir/internal/app"
+	"weir/internal/diagnosis"
 	"weir/internal/poll"
 )
 
@@ -124,8 +125,8 @@ func TestPollFlags_TakePrecedenceOverTheFile(t *testing.T) {
 func TestPrintFinding(t *testing.T) {
 	t.Parallel()
 	s, stdout, _ := newTestConsole(nil)
-	s.printFinding(app.Finding{Name: "table", Detail: "2 lanes"})
-	s.printFinding(app.Finding{Name: "settings",
+	s.printFinding(diagnosis.Finding{Name: "table", Detail: "2 lanes"})
+	s.printFinding(diagnosis.Finding{Name: "settings",
 		Wrong: errors.Join(errors.New("a"), errors.New("b")), Todo: "do c"})
 
 	if got := stdout.String(); got !=

@@ -12,6 +12,7 @@ import (
 
 	"weir/internal/app"
 	"weir/internal/contract"
+	"weir/internal/diagnosis"
 	"weir/internal/trial"
 	"weir/internal/weir"
 	"weir/internal/wire"
@@ -92,13 +93,13 @@ func (s *console) checkSystem(ctx context.Context, files []string, asJSON bool) 
 		return err
 	}
 
-	var samples []app.Sample
+	var samples []diagnosis.Sample
 	for _, file := range files {
 		body, err := s.readFile(file)
 		if err != nil {
 			return asFailure(err, false)
 		}
-		samples = append(samples, app.Sample{File: file, Body: body})
+		samples = append(samples, diagnosis.Sample{File: file, Body: body})
 	}
 
 	return asFailure(s.printFindings(app.Diagnose(ctx, s.env, samples), asJSON), true)
@@ -242,7 +243,7 @@ func (s *console) printChecked(file string, found *contract.Checked) {
 var errFindings = errors.New("something is wrong")
 
 // printFindings prints the findings of a check. It returns errFindings if one is wrong.
-func (s *console) printFindings(findings []app.Finding, asJSON bool) error {
+func (s *console) printFindings(findings []diagnosis.Finding, asJSON bool) error {
 	var err error
 	for _, f := range findings {
 		if f.Wrong != nil {
@@ -260,7 +261,7 @@ func (s *console) printFindings(findings []app.Finding, asJSON bool) error {
 	return err
 }
 
-func (s *console) printFinding(f app.Finding) {
+func (s *console) printFinding(f diagnosis.Finding) {
 	defer func() {
 		for _, line := range f.Warnings {
 			fmt.Fprintf(s.stdout, "%-9s warning: %s\n", f.Name, line)
@@ -287,7 +288,7 @@ type findingJSON struct {
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-func findingToJSON(f app.Finding) findingJSON {
+func findingToJSON(f diagnosis.Finding) findingJSON {
 	if f.Wrong == nil {
 		return findingJSON{Name: f.Name, OK: true, Detail: f.Detail, Warnings: f.Warnings}
 	}

@@ -140,7 +140,15 @@ var may = map[string][]string{
 		"weir/internal/notify", "weir/internal/poll", "weir/internal/rabbitmq",
 		"weir/internal/recur", "weir/internal/signin", "weir/internal/steps",
 		"weir/internal/storage/azure", "weir/internal/upstream"},
+	"weir/internal/diagnosis": {"weir/internal/calendar", "weir/internal/cms",
+		"weir/internal/contract", "weir/internal/door", "weir/internal/lane",
+		"weir/internal/lane/epochs", "weir/internal/lane/lists", "weir/internal/recur",
+		"weir/internal/redact", "weir/internal/residence/hostwatch", "weir/internal/settings",
+		"weir/internal/signin", "weir/internal/steps", "weir/internal/storage",
+		"weir/internal/storage/azure", "weir/internal/storage/embedded",
+		"weir/internal/storage/timelimit", "weir/internal/trial", "weir/internal/weir"},
 	"weir/internal/cli": {"weir/internal/app", "weir/internal/clock", "weir/internal/contract",
+		"weir/internal/diagnosis",
 		"weir/internal/door",
 		"weir/internal/fold", "weir/internal/lane", "weir/internal/lane/epochs",
 		"weir/internal/poll",
@@ -177,6 +185,10 @@ const (
 // wiring is the package that assembles the program. It can import each package except the commands
 // (internal/cli, handler). Only internal/cli imports wiring.
 const wiring = "weir/internal/app"
+
+// settingsReaders are the packages that know the settings of the process. All others get values from
+// the wiring, so that a setting can change its place in weir.yaml without them.
+var settingsReaders = []string{wiring, "weir/internal/diagnosis", "weir/internal/cli"}
 
 // adapters are packages that the packages in the folder functions must not import. A package in
 // this folder declares an interface instead, and wiring supplies the adapter.
@@ -233,6 +245,8 @@ func whyForbidden(pkg, imported string) string {
 		return "the commands are on top: only the binary imports them"
 	case imported == wiring && pkg != "weir/internal/cli":
 		return "only the commands start the wiring"
+	case imported == "weir/internal/settings" && !slices.Contains(settingsReaders, pkg):
+		return "only the wiring, the diagnosis and the commands know the settings"
 	case strings.HasPrefix(imported, "weir/tools/"):
 		return "tools are not part of the program"
 	case strings.HasPrefix(imported, "weir/internal/testkit/"):

@@ -1,11 +1,11 @@
 // Package settings reads the settings of the process from the environment and weir.yaml.
 //
 //   - Load reads them, and returns an error with a line for each problem.
-//   - Each group of settings has a type and a file: what it consists of, its defaults, and the rules
-//     for its values.
+//   - Each group of settings has a type, with the rules for its values.
 //   - The methods return the settings in the forms that the parts of the process take.
 //
 // A new setting is a field with a yaml tag, a default in Default, and a rule in the function
-// checkValues of its group. A value with a form of its own has a type in values.go. A secret has the
-// type Secret: so it is not printed, and package app hides it in each text that leaves the process.
+// checkValues of its group. A value with a form of its own has a type in values.go. A secret has
+// the type Secret: so it is not printed, and package app hides it in each text that leaves the
+// process.
 package settings

@@ -1,14 +1,16 @@
-package app
+package diagnosis
 
 import (
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/fstest"
+
+	"weir/internal/settings"
 )
 
-func TestDiagnoseHost(t *testing.T) {
+func TestCheckHost(t *testing.T) {
 	t.Parallel()
 	const both = `{"customHandler":{"enableForwardingHttpRequest":true,"enableProxyingHttpRequest":true}}`
 	for name, c := range map[string]struct {
@@ -40,8 +42,8 @@ func TestDiagnoseHost(t *testing.T) {
 				}
 			}
 
-			a, _ := prepareApp(e, slog.New(slog.DiscardHandler))
-			f := diagnosis{a}.diagnoseHost(e)
+			s, _ := settings.Load(e)
+			f := (&System{Settings: &s}).checkHost(e)
 			if c.wrong == "" && (f.Wrong != nil || !strings.Contains(f.Detail, c.detail)) {
 				t.Errorf("got the detail %q and the problem %v; want %q and none", f.Detail,
 					f.Wrong, c.detail)
@@ -51,5 +53,21 @@ func TestDiagnoseHost(t *testing.T) {
 				t.Errorf("got the problem %v, want one with %q", f.Wrong, c.wrong)
 			}
 		})
+	}
+}
+
+func TestCheckHostWatch(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		f    Finding
+		want string
+	}{
+		"Here":    {checkHostWatch(os.DirFS("/proc"), os.Getpid()), "of the host is noticed"},
+		"Without": {checkHostWatch(fstest.MapFS{}, 1), "cannot be noticed here"},
+	} {
+		if c.f.Wrong != nil || !strings.Contains(c.f.Detail, c.want) {
+			t.Errorf("%s: got the detail %q (%v), want %q and no problem", name, c.f.Detail,
+				c.f.Wrong, c.want)
+		}
 	}
 }

@@ -1,4 +1,4 @@
-package app
+package diagnosis
 
 import (
 	"cmp"
@@ -20,17 +20,17 @@ import (
 // that weir check reads in each lane.
 const maxContractsChecked = 1000
 
-// diagnoseMessages looks for stored messages whose contracts the settings lack. So an operator
+// checkMessages looks for stored messages whose contracts the settings lack. So an operator
 // learns before a deployment that its settings would make messages wait.
-func (d diagnosis) diagnoseMessages(ctx context.Context) Finding {
+func (s *System) checkMessages(ctx context.Context) Finding {
 	f := Finding{Name: "messages", Todo: todoStorage}
-	if d.contracts == nil {
+	if s.Contracts == nil {
 		f.Detail = "not checked, because the contracts are wrong"
 		return f
 	}
 
-	store := &lane.Store{Table: d.account.Table(), Bodies: d.account.Bodies(), Now: time.Now,
-		Contracts: d.contractNames()}
+	store := &lane.Store{Table: s.Account.Table(), Bodies: s.Account.Bodies(), Now: time.Now,
+		Contracts: s.contractNames()}
 	record, err := epochs.Read(ctx, store.Table)
 	if storage.Is(err, storage.NotFound) {
 		f.Detail = notThereYet

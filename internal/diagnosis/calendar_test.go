@@ -1,17 +1,25 @@
-package app
+package diagnosis
 
 import (
 	"strings"
 	"testing"
 	"time"
+
+	"weir/internal/calendar"
+	"weir/internal/settings"
 )
 
-func TestDiagnose_Calendar(t *testing.T) {
+func TestCheckCalendar(t *testing.T) {
 	t.Parallel()
-	a, err := New(newEnvironment(t,
+	s, err := settings.Load(newEnvironment(t,
 		minimal+"calendar:\n  timezone: Europe/Berlin\n  closed:\n    - { name: night "+
 			"freeze, days: [fri, sat], from: 22:00, to: \"06:00\" }\n    - { name: year end, from: 2026-12-24T12:00, to: "+
-			"2027-01-02T00:00 }\n"), nil)
+			"2027-01-02T00:00 }\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	times, err := calendar.New(s.Calendar)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,8 +31,8 @@ func TestDiagnose_Calendar(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		f := diagnosis{a}.diagnoseCalendar(at)
-		if _, reason, _ := a.calendar.At(at); reason != closed ||
+		f := (&System{Calendar: times}).checkCalendar(at)
+		if _, reason, _ := times.At(at); reason != closed ||
 			(closed != "") != strings.HasPrefix(f.Detail, "closed ("+closed+") until 202") {
 			t.Errorf("at %s: got closed by %q and the detail %q, want %q in both", moment, reason,
 				f.Detail, closed)

@@ -1,4 +1,4 @@
-package app
+package diagnosis
 
 import (
 	"context"
@@ -9,24 +9,25 @@ import (
 
 	"weir/internal/cms"
 	"weir/internal/redact"
+	"weir/internal/trial"
 	"weir/internal/weir"
 )
 
-// Sample is a message from which Diagnose takes values for look-ups. Findings name the message by
+// Sample is a message from which Check takes values for look-ups. Findings name the message by
 // its File.
 type Sample struct {
 	File string
 	Body []byte
 }
 
-// diagnoseLookUps sends the look-up of each contract with steps. The look-up is the first step that
+// CheckLookUps sends the look-up of each contract with steps. The look-up is the first step that
 // only reads and that can be sent without the answer of another step and without a remembered id. A
 // look-up that needs values of a message is sent only if a sample belongs to the contract.
-func (d diagnosis) diagnoseLookUps(ctx context.Context, samples []Sample) []Finding {
-	messages, findings := d.acceptSamples(ctx, samples)
-	for _, c := range d.settings.ContractsWithSteps() {
+func (s *System) CheckLookUps(ctx context.Context, samples []Sample) []Finding {
+	messages, findings := s.acceptSamples(ctx, samples)
+	for _, c := range s.Settings.ContractsWithSteps() {
 		f := Finding{Name: "steps"}
-		l, found := d.sender.FindLookUp(c.Name)
+		l, found := s.Sender.FindLookUp(c.Name)
 		m := messages[c.Name]
 		switch {
 		case !found:
@@ -39,9 +40,9 @@ func (d diagnosis) diagnoseLookUps(ctx context.Context, samples []Sample) []Find
 
 		default:
 			if m == nil {
-				m = &weir.Message{Contract: c.Name, ID: newTrialID(true), AcceptedAt: time.Now()}
+				m = &weir.Message{Contract: c.Name, ID: trial.NewID(true), AcceptedAt: time.Now()}
 			}
-			d.sendLookUp(ctx, m, &f)
+			s.sendLookUp(ctx, m, &f)
 		}
 
 		findings = append(findings, f)
@@ -53,20 +54,20 @@ func (d diagnosis) diagnoseLookUps(ctx context.Context, samples []Sample) []Find
 // acceptSamples returns a message for each contract that accepts a sample. If a contract accepts
 // several samples, the last sample counts. acceptSamples also returns a finding for each sample
 // that no contract accepts.
-func (d diagnosis) acceptSamples(ctx context.Context, samples []Sample) (map[string]*weir.Message,
+func (s *System) acceptSamples(ctx context.Context, samples []Sample) (map[string]*weir.Message,
 	[]Finding) {
 	messages := map[string]*weir.Message{}
 	var findings []Finding
-	for _, s := range samples {
-		m, err := d.contracts.Accept(ctx, "application/xml", s.Body)
+	for _, sample := range samples {
+		m, err := s.Contracts.Accept(ctx, "application/xml", sample.Body)
 		if err != nil {
 			findings = append(findings,
-				Finding{Name: "sample", Wrong: fmt.Errorf("%s: %w", s.File, err),
-					Todo: "see weir check " + s.File})
+				Finding{Name: "sample", Wrong: fmt.Errorf("%s: %w", sample.File, err),
+					Todo: "see weir check " + sample.File})
 			continue
 		}
 
-		m.ID, m.AcceptedAt = newTrialID(true), time.Now()
+		m.ID, m.AcceptedAt = trial.NewID(true), time.Now()
 		messages[m.Contract] = &m
 	}
 
@@ -74,12 +75,12 @@ func (d diagnosis) acceptSamples(ctx context.Context, samples []Sample) (map[str
 }
 
 // sendLookUp sends the look-up of m's contract, and writes the result into f.
-func (d diagnosis) sendLookUp(ctx context.Context, m *weir.Message, f *Finding) {
+func (s *System) sendLookUp(ctx context.Context, m *weir.Message, f *Finding) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	l := &lookUp{transport: d.transport}
-	result := d.sender.RehearseLookUp(ctx,
-		weir.Delivery{Message: m, Attempt: 1, Fence: 1, Hide: d.hideValues(ctx, m)},
+	l := &lookUp{transport: s.Transport}
+	result := s.Sender.RehearseLookUp(ctx,
+		weir.Delivery{Message: m, Attempt: 1, Fence: 1, Hide: s.hideValues(ctx, m)},
 		&cms.Rehearsal{Answer: l.askCMS, LeaveOut: l.leaveOut, Judge: l.setAction, IsLive: true})
 
 	switch {
@@ -97,11 +98,11 @@ func (d diagnosis) sendLookUp(ctx context.Context, m *weir.Message, f *Finding) 
 
 // hideValues returns a function that hides the redacted values of a sample. A look-up without a
 // sample has none.
-func (d diagnosis) hideValues(ctx context.Context, m *weir.Message) func(string) string {
+func (s *System) hideValues(ctx context.Context, m *weir.Message) func(string) string {
 	if m.Body == nil {
 		return nil
 	}
-	return redact.MaskOf(ctx, d.contracts, m).Hide
+	return redact.MaskOf(ctx, s.Contracts, m).Hide
 }
 
 // lookUp sends a look-up, and records the answer.

@@ -1,4 +1,4 @@
-package app
+package diagnosis
 
 import (
 	"context"
@@ -15,11 +15,12 @@ import (
 	"weir/internal/settings"
 )
 
-// diagnoseCMS opens a connection to the CMS, and signs in. It sends no message.
-func (d diagnosis) diagnoseCMS(ctx context.Context, wrong error, file string) Finding {
+// CheckCMS opens a connection to the CMS, and signs in. It sends no message.
+func (s *System) CheckCMS(ctx context.Context) Finding {
+	wrong, file := s.Problems.CMS, s.Settings.FileName
 	f := Finding{Name: "cms", Wrong: wrong,
 		Todo: todoFor(wrong, file, "set delivery.url in "+file+", or the variable that it names")}
-	if d.transport == nil {
+	if s.Transport == nil {
 		if wrong == nil {
 			f.Wrong = errors.New("no address")
 		}
@@ -28,9 +29,9 @@ func (d diagnosis) diagnoseCMS(ctx context.Context, wrong error, file string) Fi
 
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	through, target, err := resolveProxy(d.settings.Delivery.URL)
+	through, target, err := resolveProxy(s.Settings.Delivery.URL)
 	if err == nil {
-		err = testConnection(ctx, &d.settings, through, target)
+		err = testConnection(ctx, s.Settings, through, target)
 	}
 
 	if err != nil {
@@ -40,18 +41,20 @@ func (d diagnosis) diagnoseCMS(ctx context.Context, wrong error, file string) Fi
 	}
 
 	f.Detail = "accepts connections at " + through.Host
-	if err := d.checkSignIn(ctx); err != nil {
-		f.Wrong, f.Todo = firstLine(err),
-			"see whether delivery.signIn in weir.yaml has the right values"
-		return f
+	if s.Keeper != nil {
+		if err := s.Keeper.Check(ctx); err != nil {
+			f.Wrong, f.Todo = firstLine(err),
+				"see whether delivery.signIn in weir.yaml has the right values"
+			return f
+		}
 	}
 
-	if d.settings.Delivery.SignIn.AsksServer() {
+	if s.Settings.Delivery.SignIn.AsksServer() {
 		f.Detail += ", and the sign-in succeeds"
 	}
 
-	if d.keeper != nil && d.keeper.Doubt() != "" {
-		f.Wrong, f.Todo = errors.New(d.keeper.Doubt()), "correct delivery.signIn.for in weir.yaml"
+	if s.Keeper != nil && s.Keeper.Doubt() != "" {
+		f.Wrong, f.Todo = errors.New(s.Keeper.Doubt()), "correct delivery.signIn.for in weir.yaml"
 	}
 
 	return f

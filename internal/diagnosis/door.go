@@ -1,4 +1,4 @@
-package app
+package diagnosis
 
 import (
 	"fmt"
@@ -16,23 +16,23 @@ func hasDoor(s *settings.Settings) bool {
 	return s.Data != "" || len(s.Keys) > 0 || s.TLS != (settings.TLSFiles{})
 }
 
-// diagnoseDoor checks the keys and the certificate of weir serve. The settings are valid.
-func (d diagnosis) diagnoseDoor(now time.Time) Finding {
-	keys, _ := door.ParseKeys(d.settings.Keys) // settings.Load has checked the keys
+// checkDoor checks the keys and the certificate of weir serve. The settings are valid.
+func (s *System) checkDoor(now time.Time) Finding {
+	keys, _ := door.ParseKeys(s.Settings.Keys) // settings.Load has checked the keys
 	f := Finding{Name: "door", Detail: describeKeys(keys), Warnings: keys.Equal()}
 	if closed := keys.Closed(); len(keys) > 0 && len(closed) > 0 {
 		f.Warnings = append(f.Warnings, "no key opens "+strings.Join(closed, ", ")+
 			": weir serve refuses all requests to them; weir key new makes a key")
 	}
 
-	if !d.settings.TLS.IsSet() {
+	if !s.Settings.TLS.IsSet() {
 		return f
 	}
 
-	expiresAt, warning, err := door.CheckCertificate(d.settings.TLS.Certificate,
-		d.settings.TLS.Key, now)
+	expiresAt, warning, err := door.CheckCertificate(s.Settings.TLS.Certificate,
+		s.Settings.TLS.Key, now)
 	if err != nil {
-		f.Wrong, f.Todo = err, "correct the file, or tls in "+d.settings.FileName
+		f.Wrong, f.Todo = err, "correct the file, or tls in "+s.Settings.FileName
 		return f
 	}
 

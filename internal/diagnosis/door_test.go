@@ -1,4 +1,4 @@
-package app
+package diagnosis
 
 import (
 	"crypto/ecdsa"
@@ -50,7 +50,7 @@ func writePair(t *testing.T, expiresAt time.Time) settings.TLSFiles {
 	return files
 }
 
-func TestDiagnoseDoor_Certificate(t *testing.T) {
+func TestCheckDoor_Certificate(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
 	good := writePair(t, now.Add(60*24*time.Hour))
@@ -86,8 +86,8 @@ func TestDiagnoseDoor_Certificate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := diagnosis{&App{settings: settings.Settings{TLS: c.files}}}
-			f := d.diagnoseDoor(now)
+			s := &System{Settings: &settings.Settings{TLS: c.files}}
+			f := s.checkDoor(now)
 
 			wrong := ""
 			if f.Wrong != nil {
@@ -106,7 +106,7 @@ func TestDiagnoseDoor_Certificate(t *testing.T) {
 	}
 }
 
-func TestDiagnoseDoor_Keys(t *testing.T) {
+func TestCheckDoor_Keys(t *testing.T) {
 	t.Parallel()
 	a, b, c := door.HashKey("a").String(), door.HashKey("b").String(), door.HashKey("c").String()
 	closedOf := func(open string) string {
@@ -138,7 +138,8 @@ func TestDiagnoseDoor_Keys(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := diagnosis{&App{settings: settings.Settings{Keys: one.keys}}}.diagnoseDoor(time.Now()).Warnings
+			s := &System{Settings: &settings.Settings{Keys: one.keys}}
+			got := s.checkDoor(time.Now()).Warnings
 			isAsWanted := len(got) == len(one.want)
 			for i := range min(len(got), len(one.want)) {
 				isAsWanted = isAsWanted && strings.HasPrefix(got[i], one.want[i])

@@ -1,4 +1,4 @@
-package app
+package diagnosis
 
 import (
 	"encoding/json"
@@ -37,7 +37,7 @@ func describePlan(env func(string) string) string {
 	return "no plan of Azure's"
 }
 
-func (d diagnosis) diagnoseHost(env func(string) string) Finding {
+func (s *System) checkHost(env func(string) string) Finding {
 	f := Finding{Name: "host", Detail: describePlan(env), Todo: "see docs/hosting.md"}
 	if group := env("FUNCTIONS_TARGET_GROUP"); group != "" {
 		f.Detail += ", group " + group
@@ -58,7 +58,7 @@ func (d diagnosis) diagnoseHost(env func(string) string) Finding {
 		f.Wrong = errors.Join(f.Wrong, settings.ErrNoPrefix)
 	}
 
-	if env("WEBSITE_SKU") == "FlexConsumption" && !d.settings.DeliversByTicket() {
+	if env("WEBSITE_SKU") == "FlexConsumption" && !s.Settings.DeliversByTicket() {
 		f.Detail += ", every instance delivers: what outlasts a ticket moves to the group of process " +
 			"(delivery.instances)"
 	}
@@ -92,9 +92,9 @@ func checkHostFile(text []byte) error {
 	return nil
 }
 
-// diagnoseHostWatch checks whether this process can read the sockets of the host, which has the
+// checkHostWatch checks whether this process can read the sockets of the host, which has the
 // process id pid. If this process cannot read them, it does not notice when the host stops.
-func diagnoseHostWatch(proc fs.FS, pid int) Finding {
+func checkHostWatch(proc fs.FS, pid int) Finding {
 	f := Finding{Name: "stop",
 		Detail: "a stop of the host is noticed, so that lanes are handed over"}
 	if err := hostwatch.Check(proc, pid); err != nil {

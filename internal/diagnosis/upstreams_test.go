@@ -1,4 +1,4 @@
-package app
+package diagnosis
 
 import (
 	"strings"
@@ -7,7 +7,7 @@ import (
 	"weir/internal/settings"
 )
 
-func TestDiagnose_Upstreams(t *testing.T) {
+func TestCheckUpstreams(t *testing.T) {
 	t.Parallel()
 	const key, webhookSecret = "s3cret-key-0123456789", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 	s, err := settings.Load(newEnvironment(t, strings.TrimRight(minimal, "\n")+"\nupstreams:\n"+
@@ -19,7 +19,7 @@ func TestDiagnose_Upstreams(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	shown := (diagnosis{&App{settings: s}}).diagnoseUpstreams().Detail
+	shown := (&System{Settings: &s}).checkUpstreams().Detail
 	want := "newsroom (keys: 1, contracts article, 50 messages a second, 10000 a day); " +
 		"forge (signature github, secrets: 1, 90 messages a minute); " +
 		"shop (signature standard, secrets: 1); broker (only by a queue or a folder)"

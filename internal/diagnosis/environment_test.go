@@ -1,0 +1,7 @@
+package diagnosis
+
+import testsettings "weir/internal/testkit/settings"
+
+const minimal = testsettings.Minimal
+
+var newEnvironment = testsettings.NewEnvironment
