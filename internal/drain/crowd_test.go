@@ -38,6 +38,30 @@ func withLivelyStorage(median time.Duration) func(*drain.Config) {
 	}
 }
 
+// crowdedTable writes as a partition does that takes a limited number of rows a second: one
+// transaction at a time, and each row takes perRow.
+type crowdedTable struct {
+	storage.Table
+	perRow time.Duration
+	turn   chan struct{}
+}
+
+func withCrowdedStorage(perRow time.Duration) func(*drain.Config) {
+	return func(c *drain.Config) {
+		store := *c.Store
+		store.Table = crowdedTable{store.Table, perRow, make(chan struct{}, 1)}
+		c.Store = &store
+	}
+}
+
+func (s crowdedTable) Transact(ctx context.Context, partition string,
+	ops []storage.Op) ([]storage.ETag, error) {
+	s.turn <- struct{}{}
+	defer func() { <-s.turn }()
+	time.Sleep(time.Duration(len(ops)) * s.perRow)
+	return s.Table.Transact(ctx, partition, ops)
+}
+
 // takeTime lets the time of one request pass, and reports whether storage refuses it.
 func (s livelyTable) takeTime() (busy bool) {
 	s.mu.Lock()
@@ -170,7 +194,8 @@ func TestDrainer_DueAtTheirMomentsOnLivelyStorage(t *testing.T) {
 }
 
 // If many messages become due at the same time, the first is sent at that time. The others are sent
-// as fast as the CMS takes them. A message without a due time still waits for a second at most.
+// as fast as the CMS takes them. A message without a due time still waits for a second at most. The
+// partition takes a thousand rows a second, and the lane writes seven for each due message.
 func TestDrainer_ManyDueAtOneMoment(t *testing.T) {
 	for _, n := range []int{200, 1000, 2000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -179,7 +204,8 @@ func TestDrainer_ManyDueAtOneMoment(t *testing.T) {
 				w.cms.setAnswer(answerAfter(work, 200))
 				at := time.Now().Add(time.Minute)
 				w.postCrowd(n, func(_ int, m *weir.Message) { m.DueAt = at })
-				p := w.start(withLivelyStorage(12 * time.Millisecond))
+				p := w.start(withLivelyStorage(12*time.Millisecond),
+					withCrowdedStorage(time.Millisecond))
 				time.Sleep(time.Until(at.Add(-5 * time.Second)))
 				p.Wake(0)
 				time.Sleep(4 * time.Second)

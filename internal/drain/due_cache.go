@@ -12,9 +12,14 @@ import (
 	"weir/internal/weir"
 )
 
-// dueCacheMax bounds the due times that a holder has in memory. It is the size of one answer of
-// storage. The holder reads later due times shortly before they come.
-const dueCacheMax = 1000
+const (
+	// duePageRows is the number of due times in one answer of storage. A holder has no more of them
+	// in memory, unless more messages become due within leadMax.
+	duePageRows = 1000
+	// maxDueBytes bounds the bytes of due times in memory if more messages become due within
+	// leadMax. dueBytes is about what one takes, with the hash of its key.
+	maxDueBytes, dueBytes = 10 * duePageRows * 256, 256
+)
 
 // dueCache has the earliest due times of the lane, or only a time before which no message becomes
 // due. It is a copy of the rows of scheduled messages (s_). The copy can still have a message that
@@ -23,14 +28,20 @@ type dueCache struct {
 	times    []lane.DueTime // in order
 	isLoaded bool           // "times" has the earliest due times; otherwise they have to be read
 	hasMore  bool           // storage has due times after the last one of "times"
+	kept     int            // number of due times after the last read
 	// messages that are not in "times" become due at nextAt or later; zero = there are none
 	nextAt time.Time
 
 	progress map[lane.DueTime]moveProgress // a missing entry = moveNotBegun
+	// hashes of the ordering keys of the messages in "times"; a missing entry = the key is not known
+	keys map[lane.DueTime]string
+	// by hash of the key: the earliest due time of a message without a decided position; "" = messages
+	// whose key is not known; nil = it has to be computed again
+	firstUndecided map[string]time.Time
 
-	reading chan duePage   // a read that is under way; nil = none
-	added   []lane.DueTime // due times that were added since that read began
-	removed []lane.DueTime // due times that were removed since that read began
+	reading chan duePage      // a read that is under way; nil = none
+	added   []lane.DueMessage // messages that were added since that read began
+	removed []lane.DueTime    // due times that were removed since that read began
 }
 
 // moveProgress is how far the move of a message into its key's queue has come.
@@ -45,9 +56,10 @@ const (
 
 // duePage is the answer of one read of due times.
 type duePage struct {
-	dues []lane.DueTime
-	more bool
-	err  error
+	after lane.DueTime // the page follows this due time; zero = it has the earliest ones
+	dues  []lane.DueMessage
+	more  bool
+	err   error
 }
 
 // nextDueAt returns the time before which no message becomes due; zero = no message is scheduled.
@@ -58,18 +70,24 @@ func (c *dueCache) nextDueAt() time.Time {
 	return c.nextAt
 }
 
-// firstUndecidedAt returns the earliest time at which a message without a decided position can
-// become due. It returns false if there is no such message.
-func (c *dueCache) firstUndecidedAt() (time.Time, bool) {
-	if c.isLoaded {
-		for _, d := range c.times {
+// firstUndecidedAt returns the earliest time at which a message of the key without a decided
+// position can become due; zero = there is no such message. A message whose key is not known can
+// have any key, and so can a message that is not in "times".
+func (c *dueCache) firstUndecidedAt(keyHash string) time.Time {
+	if !c.isLoaded {
+		return c.nextAt
+	}
+
+	if c.firstUndecided == nil {
+		c.firstUndecided = map[string]time.Time{}
+		for _, d := range slices.Backward(c.times) {
 			if c.progress[d] != moveDecided {
-				return d.At, true
+				c.firstUndecided[c.keys[d]] = d.At
 			}
 		}
 	}
 
-	return c.nextAt, !c.nextAt.IsZero()
+	return earlierOf(earlierOf(c.firstUndecided[""], c.firstUndecided[keyHash]), c.nextAt)
 }
 
 // notBegun returns the first due time whose move has not begun, and all later due times.
@@ -86,15 +104,20 @@ func (c *dueCache) markProgress(p moveProgress, dues ...lane.DueTime) {
 	if c.progress == nil {
 		c.progress = map[lane.DueTime]moveProgress{}
 	}
+
 	for _, d := range dues {
+		if (c.progress[d] == moveDecided) != (p == moveDecided) {
+			c.firstUndecided = nil
+		}
 		c.progress[d] = p
 	}
 }
 
-// addDue adds the due time of a scheduled message that was read from the log.
-func (c *dueCache) addDue(d lane.DueTime) {
+// addDue adds a scheduled message that was read from the log.
+func (c *dueCache) addDue(m lane.DueMessage) {
+	d := m.DueTime
 	if c.reading != nil {
-		c.added = append(c.added, d)
+		c.added = append(c.added, m)
 	}
 
 	if !c.isLoaded {
@@ -105,45 +128,84 @@ func (c *dueCache) addDue(d lane.DueTime) {
 	}
 
 	i, found := slices.BinarySearchFunc(c.times, d, compareDueTimes)
-	if found || (i == len(c.times) && c.hasMore) {
-		return
+	if found || (i == len(c.times) && c.hasMore && !d.At.Before(c.nextAt)) {
+		return // storage has it after the last one that was read
 	}
 
 	c.times = slices.Insert(c.times, i, d)
-	if len(c.times) > dueCacheMax {
-		c.times, c.hasMore = c.times[:dueCacheMax], true
+	c.putKey(m)
+	if most := max(duePageRows, c.kept); len(c.times) > most {
+		for _, later := range c.times[most:] {
+			delete(c.keys, later)
+		}
+		c.times, c.hasMore = c.times[:most], true
 	}
 
 	c.updateHorizon()
 }
 
-// beginLoad is called when a read of the earliest due times begins.
+// putKey keeps the key of a message that was added to "times".
+func (c *dueCache) putKey(m lane.DueMessage) {
+	c.firstUndecided = nil
+	if m.KeyHash == "" {
+		return
+	}
+	if c.keys == nil {
+		c.keys = map[lane.DueTime]string{}
+	}
+	c.keys[m.DueTime] = m.KeyHash
+}
+
+// wantsMore reports whether further due times are to be read: storage has some before the time, and
+// there is room for a page of them. bytes is the room for all due times.
+func (c *dueCache) wantsMore(before time.Time, bytes int) bool {
+	most := max(bytes/dueBytes-duePageRows, duePageRows/4)
+	return c.isLoaded && c.hasMore && c.nextAt.Before(before) && len(c.times) <= most
+}
+
+// lastRead returns the due time after which storage has further ones; zero = none was read.
+func (c *dueCache) lastRead() lane.DueTime {
+	if !c.isLoaded || len(c.times) == 0 {
+		return lane.DueTime{}
+	}
+	return c.times[len(c.times)-1]
+}
+
+// beginLoad is called when a read of due times begins.
 func (c *dueCache) beginLoad(answer chan duePage) {
 	c.reading, c.added, c.removed = answer, nil, nil
 }
 
-// replaceWith takes over the earliest due times from a read. It adds the due times that were added
-// since the read began, and leaves out those that were removed.
-func (c *dueCache) replaceWith(p duePage) {
+// takePage takes over the due times of a read: in place of all earlier ones, or behind them. It adds
+// the due times that were added since the read began, and leaves out those that were removed.
+func (c *dueCache) takePage(p duePage) {
 	added, removed := c.added, c.removed
 	c.reading, c.added, c.removed = nil, nil, nil
 	horizon := c.nextDueAt() // used if storage cuts the answer off before its first row
 	if len(p.dues) > 0 {
-		// before DeleteFunc, which clears the last elements of p.dues
 		horizon = p.dues[len(p.dues)-1].At
 	}
 
-	c.times = slices.DeleteFunc(p.dues,
-		func(d lane.DueTime) bool { return slices.Contains(removed, d) })
-	c.isLoaded, c.hasMore = true, p.more
+	if p.after == (lane.DueTime{}) {
+		c.times, c.keys = make([]lane.DueTime, 0, len(p.dues)), nil
+	}
+
+	for _, m := range p.dues {
+		if !slices.Contains(removed, m.DueTime) {
+			c.times = append(c.times, m.DueTime)
+			c.putKey(m)
+		}
+	}
+
+	c.isLoaded, c.hasMore, c.kept, c.firstUndecided = true, p.more, len(c.times), nil
 	c.updateHorizon()
 	if len(c.times) == 0 && c.hasMore {
 		c.isLoaded, c.hasMore, c.nextAt = false, false, horizon
 	}
 
-	for _, d := range added {
-		if !slices.Contains(removed, d) {
-			c.addDue(d)
+	for _, m := range added {
+		if !slices.Contains(removed, m.DueTime) {
+			c.addDue(m)
 		}
 	}
 }
@@ -160,22 +222,31 @@ func (c *dueCache) updateHorizon() {
 // invalidateAt requests another read, because a message was cancelled or rescheduled. It ignores a
 // read that is under way, because that read may have begun before the change.
 func (c *dueCache) invalidateAt(now time.Time) {
-	c.times, c.isLoaded, c.hasMore, c.nextAt = nil, false, false, now
+	c.times, c.keys, c.firstUndecided = nil, nil, nil
+	c.isLoaded, c.hasMore, c.nextAt = false, false, now
 	c.reading, c.added, c.removed = nil, nil, nil
 }
 
 // removeDues removes the due times of messages that were moved, cancelled or rescheduled.
 func (c *dueCache) removeDues(gone ...lane.DueTime) {
 	for _, d := range gone {
+		if c.progress[d] != moveDecided {
+			c.firstUndecided = nil
+		}
 		delete(c.progress, d)
+		delete(c.keys, d)
 	}
 
 	if c.reading != nil {
 		c.removed = append(c.removed, gone...)
 	}
 
-	c.times = slices.DeleteFunc(c.times,
-		func(d lane.DueTime) bool { return slices.Contains(gone, d) })
+	for _, d := range gone {
+		if i, found := slices.BinarySearchFunc(c.times, d, compareDueTimes); found {
+			c.times = slices.Delete(c.times, i, i+1)
+		}
+	}
+
 	if len(c.times) == 0 && c.hasMore {
 		c.isLoaded, c.hasMore = false, false
 	}

@@ -21,25 +21,25 @@ func TestDueCache_KeepsATimeToReadTheRest(t *testing.T) {
 	}{
 		"all of the answer moved": {
 			removed: []lane.DueTime{first, second},
-			page:    duePage{dues: []lane.DueTime{first, second}, more: true}, want: second.At,
+			page:    duePage{dues: asUnknown([]lane.DueTime{first, second}), more: true}, want: second.At,
 		},
 		"answer without a row": {page: duePage{more: true}, want: at.Add(-time.Minute)},
 		"answer without a row, with known times": {
 			known: []lane.DueTime{first, second}, page: duePage{more: true}, want: first.At,
 		},
 		"nothing is left": {removed: []lane.DueTime{first},
-			page: duePage{dues: []lane.DueTime{first}}},
+			page: duePage{dues: asUnknown([]lane.DueTime{first})}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := dueCache{nextAt: at.Add(-time.Minute)}
 			if test.known != nil {
-				c.replaceWith(duePage{dues: test.known})
+				c.takePage(duePage{dues: asUnknown(test.known)})
 			}
 
 			c.beginLoad(make(chan duePage))
 			c.removeDues(test.removed...)
-			c.replaceWith(test.page)
+			c.takePage(test.page)
 
 			if got := c.nextDueAt(); !got.Equal(test.want) || (test.page.more && c.isLoaded) {
 				t.Errorf("got %s as the next due time (loaded: %t), want %s, to be read again if there are more", got,

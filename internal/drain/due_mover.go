@@ -142,9 +142,8 @@ func (mv *moves) recordAnswer() {
 }
 
 // awaitsMove reports whether message e must wait for the move of another message. The other message
-// is scheduled, and its position is not decided. The holder knows the due time of the other
-// message, but not its key. So the other message may have the same key as e. Message e waits in
-// these cases:
+// is scheduled, its position is not decided, and it has the same key as e, or can have it: the key
+// is not known. Message e waits in these cases:
 //
 //   - e has a due time, and the other message is due earlier.
 //   - e has no due time, and the other message was due when e was accepted.
@@ -153,8 +152,8 @@ func (m *dueMover) awaitsMove(e *lane.Entry) bool {
 		return false
 	}
 
-	due, any := m.cache.firstUndecidedAt()
-	if !any {
+	due := m.cache.firstUndecidedAt(e.KeyHash())
+	if due.IsZero() {
 		return false
 	}
 	if !m.cache.isLoaded {
@@ -371,7 +370,8 @@ func (m *dueMover) eachTurn(f func(due, begin time.Time)) {
 	}
 }
 
-// startReads begins to read the messages of the next moves, and further due times if few are left.
+// startReads begins to read the messages of the next moves. It also begins to read further due
+// times, so that the keys of all messages that are due are known (awaitsMove).
 func (m *dueMover) startReads(ctx context.Context) {
 	for m.canBegin() {
 		if !m.cache.isLoaded {
@@ -389,8 +389,7 @@ func (m *dueMover) startReads(ctx context.Context) {
 		m.startRead(ctx, dues)
 	}
 
-	if c := &m.cache; c.hasMore && len(c.notBegun()) < dueCacheMax/4 &&
-		c.nextAt.Before(m.now().Add(leadMax)) {
+	if m.cache.wantsMore(m.now().Add(leadMax), m.keys.memory.shareOf(maxDueBytes)) {
 		m.readDueTimes(ctx)
 	}
 }
@@ -436,19 +435,20 @@ func (m *dueMover) pickTurn() (dues []lane.DueTime) {
 	return dues
 }
 
-// readDueTimes begins to read the earliest due times, unless such a read is under way.
+// readDueTimes begins to read the earliest due times, or those behind the last one that was read. It
+// does nothing if such a read is under way.
 func (m *dueMover) readDueTimes(ctx context.Context) {
 	if m.cache.reading != nil {
 		return
 	}
 
-	answer := make(chan duePage, 1)
+	answer, after := make(chan duePage, 1), m.cache.lastRead()
 	m.cache.beginLoad(answer)
 	go func() {
-		var page duePage
+		page := duePage{after: after}
 		page.err = panics.Catch(func() (err error) {
-			page.dues, page.more, err = m.store.DeliveryState().ReadDueTimes(ctx, m.lane,
-				dueCacheMax)
+			page.dues, page.more, err = m.store.DeliveryState().ReadDue(ctx, m.lane,
+				after, duePageRows)
 			return err
 		})
 
@@ -466,7 +466,7 @@ func (m *dueMover) takeDueTimes() {
 	select {
 	case p := <-m.cache.reading: // nil, and so never ready, if no read is under way
 		if m.moves.err = cmp.Or(m.moves.err, p.err); p.err == nil {
-			m.cache.replaceWith(p)
+			m.cache.takePage(p)
 			m.moves.recordAnswer()
 		}
 	default:

@@ -16,8 +16,16 @@ func newTestMover(dues ...lane.DueTime) *dueMover {
 	m := &dueMover{laneScope: scope, journal: newTestJournal(), keys: newKeyStates(now, Backoff{}),
 		lead:      &leadTime{},
 		positions: &duePositions{laneScope: scope, sentBelow: 5}, notify: func() {}}
-	m.cache.replaceWith(duePage{dues: dues})
+	m.cache.takePage(duePage{dues: asUnknown(dues)})
 	return m
+}
+
+// asUnknown returns scheduled messages whose keys are not known.
+func asUnknown(dues []lane.DueTime) (all []lane.DueMessage) {
+	for _, d := range dues {
+		all = append(all, lane.DueMessage{DueTime: d})
+	}
+	return all
 }
 
 func dueAt(seq int64, at time.Time) lane.DueTime { return lane.DueTime{Seq: seq, At: at} }
@@ -43,6 +51,47 @@ func TestDueMover_AwaitsMove(t *testing.T) {
 			m := newTestMover(due)
 			m.cache.markProgress(c.progress, due)
 			m.isSealed = c.isSealed
+			if got := m.awaitsMove(accepted); got != c.want {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// A message waits only for scheduled messages that have its key, or whose key is not known: those
+// of rows of earlier versions, and those beyond the due times that were read.
+func TestDueMover_AwaitsMovesOfItsKey(t *testing.T) {
+	t.Parallel()
+	mine, other := newScheduledEntry(1, "a", noon.Add(-time.Second)).AsDue(),
+		newScheduledEntry(2, "b", noon.Add(-time.Second)).AsDue()
+	unknown := lane.DueMessage{DueTime: other.DueTime}
+	for name, c := range map[string]struct {
+		page    duePage
+		decided []lane.DueTime
+		added   []lane.DueMessage
+		want    bool
+	}{
+		"OfItsKey":          {page: duePage{dues: []lane.DueMessage{mine, other}}, want: true},
+		"OfAnotherKey":      {page: duePage{dues: []lane.DueMessage{other}}},
+		"OfAnUnknownKey":    {page: duePage{dues: []lane.DueMessage{unknown}}, want: true},
+		"BeyondThoseRead":   {page: duePage{dues: []lane.DueMessage{other}, more: true}, want: true},
+		"AddedOfItsKey":     {added: []lane.DueMessage{mine}, want: true},
+		"AddedOfAnotherKey": {added: []lane.DueMessage{other}},
+		"OfItsKeyDecided": {page: duePage{dues: []lane.DueMessage{mine, other}},
+			decided: []lane.DueTime{mine.DueTime}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newTestMover()
+			accepted := newLogEntry(9, "a")
+			m.awaitsMove(accepted) // computes the index before the changes
+			m.cache.takePage(c.page)
+
+			for _, d := range c.added {
+				m.cache.addDue(d)
+			}
+
+			m.cache.markProgress(moveDecided, c.decided...)
 			if got := m.awaitsMove(accepted); got != c.want {
 				t.Errorf("got %v, want %v", got, c.want)
 			}

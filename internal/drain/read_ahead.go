@@ -254,7 +254,7 @@ func (w *readAhead) addEntry(e *lane.Entry) {
 	case w.skipped[e.Seq()]:
 		delete(w.skipped, e.Seq())
 	case e.Stage == weir.Scheduled:
-		w.dues.addDue(e.DueTime())
+		w.dues.addDue(e.AsDue())
 	case !e.Stage.Final() && !e.IsHeld:
 		w.entries = append(w.entries, e)
 	}

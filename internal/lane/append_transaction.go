@@ -190,8 +190,8 @@ func (t *appendTransaction) buildOps() {
 			Values: sub.messageValues()})
 
 		if !sub.message.DueAt.IsZero() {
-			t.ops = append(t.ops, storage.Op{Kind: storage.Insert,
-				Key: dueKey(DueTime{At: sub.message.DueAt, Seq: seq}), Values: map[string]any{}})
+			t.ops = append(t.ops, scheduleOp(DueTime{At: sub.message.DueAt, Seq: seq},
+				t.a.store.KeyHash(sub.message.Key)))
 		}
 
 		if sub.idempotencyRow != "" {

@@ -191,13 +191,22 @@ func shownText(v map[string]any) string {
 // DueTimesOf returns the due times in the keys of s_ rows, in order. It passes over damaged rows.
 func (s *Store) DueTimesOf(lane int, found []storage.Row) []DueTime {
 	dues := make([]DueTime, 0, len(found))
+	for _, d := range s.dueMessagesOf(lane, found) {
+		dues = append(dues, d.DueTime)
+	}
+	return dues
+}
+
+// dueMessagesOf returns the scheduled messages of s_ rows, in order. It passes over damaged rows.
+func (s *Store) dueMessagesOf(lane int, found []storage.Row) []DueMessage {
+	dues := make([]DueMessage, 0, len(found))
 	for _, r := range found {
 		d, err := ParseDueKey(r.Key)
 		if err != nil {
 			s.reportDamaged(lane, r.Key, err)
 			continue
 		}
-		dues = append(dues, d)
+		dues = append(dues, DueMessage{d, rows.Key.Of(r.Values)})
 	}
 
 	return dues

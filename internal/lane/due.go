@@ -23,11 +23,25 @@ type DueTime struct {
 	Seq int64
 }
 
+// DueMessage is a scheduled message as its row (s_) shows it.
+type DueMessage struct {
+	DueTime
+	// KeyHash is the hash of the message's ordering key; "" = an earlier version of Weir wrote the
+	// row, so the key is not known.
+	KeyHash string
+}
+
 func (d DueTime) String() string {
 	return rows.TimePos(d.At) + "_" + rows.SeqPos(d.Seq)
 }
 
 func dueKey(d DueTime) string { return rows.DuePrefix + d.String() }
+
+// scheduleOp returns the operation that adds the row of a scheduled message.
+func scheduleOp(d DueTime, keyHash string) storage.Op {
+	return storage.Op{Kind: storage.Insert, Key: dueKey(d),
+		Values: rows.Values(rows.Key.Is(keyHash))}
+}
 
 // ParseDueKey returns the due time and the sequence number in the key of an s_ row.
 func ParseDueKey(key string) (DueTime, error) {
@@ -47,6 +61,9 @@ func ParseDueKey(key string) (DueTime, error) {
 
 // DueTime returns the due time of a scheduled message.
 func (e *Entry) DueTime() DueTime { return DueTime{At: e.Message.DueAt, Seq: e.Seq()} }
+
+// AsDue returns the entry of a scheduled message as the message's row (s_) shows it.
+func (e *Entry) AsDue() DueMessage { return DueMessage{e.DueTime(), e.KeyHash()} }
 
 // orderPos returns the message's position in the order of its key.
 func (e *Entry) orderPos() string {
@@ -79,18 +96,23 @@ func (h HeldMessage) AfterLog() int64 {
 	return last + 1
 }
 
-// ReadDueTimes reads the earliest due times of a lane's scheduled messages, at most limit. more
-// reports whether there may be further due times.
-func (ds DeliveryState) ReadDueTimes(ctx context.Context, lane int, limit int) (dues []DueTime,
-	more bool, err error) {
-	page, err := ds.store.Table.Range(ctx,
-		storage.Query{Partition: ds.store.Partition(lane), From: rows.DuePrefix,
-			To: rows.PrefixEnd(rows.DuePrefix), Limit: limit})
+// ReadDue reads the scheduled messages of a lane that become due first, at most limit. It reads only
+// those that follow the message "after", in the order of due times; zero = all. more reports whether
+// there may be further ones.
+func (ds DeliveryState) ReadDue(ctx context.Context, lane int, after DueTime,
+	limit int) (dues []DueMessage, more bool, err error) {
+	q := storage.Query{Partition: ds.store.Partition(lane), From: rows.DuePrefix,
+		To: rows.PrefixEnd(rows.DuePrefix), Limit: limit}
+	if after != (DueTime{}) {
+		q.After = dueKey(after)
+	}
+
+	page, err := ds.store.Table.Range(ctx, q)
 	if err != nil {
 		return nil, false, err
 	}
 
-	dues = ds.store.DueTimesOf(lane, page.Rows)
+	dues = ds.store.dueMessagesOf(lane, page.Rows)
 	return dues, page.More || len(page.Rows) == limit, nil
 }
 

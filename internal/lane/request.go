@@ -206,8 +206,7 @@ func (rs Requests) Reschedule(ctx context.Context, id weir.ID, due time.Time,
 
 		if !due.Equal(e.Message.DueAt) {
 			ops = append(ops, storage.Op{Kind: storage.Delete, Key: dueKey(e.DueTime())},
-				storage.Op{Kind: storage.Insert, Key: dueKey(DueTime{At: due, Seq: e.Seq()}),
-					Values: map[string]any{}})
+				scheduleOp(DueTime{At: due, Seq: e.Seq()}, e.KeyHash()))
 		}
 
 		return ops, nil

@@ -5,14 +5,17 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 	"time"
 
 	"weir/internal/lane"
+	"weir/internal/storage"
 )
 
 // In some runs many messages, the crowd, become due at one time, long after the faults. In these
-// runs storage is as slow as a real account. The checker checks that the crowd is sent as fast as
-// the CMS answers, and that no other message waits for the crowd.
+// runs storage is as slow as a real account, and a partition writes a limited number of rows a
+// second. The checker checks that the crowd is sent as fast as the CMS answers, and that no other
+// message waits for the crowd.
 
 // drawCrowd draws a crowd for one run in a hundred.
 func (s *settings) drawCrowd(d *dice) {
@@ -24,6 +27,7 @@ func (s *settings) drawCrowd(d *dice) {
 		1+d.drawBelow("lanes of a crowd", 2),
 		15, 20*time.Second
 	s.storage = d.drawBetween("storage", 2*time.Millisecond, 12*time.Millisecond)
+	s.row = d.drawBetween("row", time.Millisecond, 3*time.Millisecond)
 	s.rate, s.atOnce, s.swift, s.operators, s.bulk, s.pauses, s.every, s.scheduled = 0, 0, false,
 		0, 0, 0, 0, 0
 	s.forgets, s.erasers, s.runs = 0, 0, 0
@@ -81,6 +85,43 @@ func (w *world) drawSlowTrip(name string) time.Duration {
 	normal := math.Sqrt(-2*math.Log(1-w.dice.drawFloat(name+" far"))) * math.Cos(
 		2*math.Pi*w.dice.drawFloat(name+" turn"))
 	return time.Duration(float64(w.storage) / 2 * math.Exp(0.45*normal))
+}
+
+// rowTurns lets the writes of a partition take turns, because a partition writes a limited number of
+// rows a second.
+type rowTurns struct {
+	mu          sync.Mutex
+	byPartition map[string]chan struct{}
+}
+
+// writeRows writes n rows of a partition by the function "write", after the writes before. If they
+// are written, it lets the time pass that the partition takes for them. In runs in which upstreams
+// cancel or reschedule messages it takes no time: there the holder makes more requests.
+func (w *world) writeRows(partition string, n int,
+	write func() ([]storage.ETag, error)) ([]storage.ETag, error) {
+	if w.row == 0 || !w.isCalm() || w.cancels > 0 || w.moves > 0 {
+		return write()
+	}
+
+	w.rowTurns.mu.Lock()
+	if w.rowTurns.byPartition == nil {
+		w.rowTurns.byPartition = map[string]chan struct{}{}
+	}
+	turn := w.rowTurns.byPartition[partition]
+	if turn == nil {
+		turn = make(chan struct{}, 1)
+		w.rowTurns.byPartition[partition] = turn
+	}
+	w.rowTurns.mu.Unlock()
+
+	turn <- struct{}{}
+	defer func() { <-turn }()
+	etags, err := write()
+	if err == nil {
+		time.Sleep(time.Duration(n) * w.row)
+	}
+
+	return etags, err
 }
 
 const (

@@ -120,6 +120,8 @@ var mutants = []mutant{
 		"return 0 * leadMin", "late|unfair|slow", "3000@955"},
 	{"sent messages are not recorded for positions", "drain/due_position.go",
 		"p.sentBelow = max(p.sentBelow, e.NextLogSeq())", "_ = e", "order", "3000@488"},
+	{"a message waits for due messages of other keys", "drain/due_cache.go",
+		"c.firstUndecided[c.keys[d]] = d.At", `c.firstUndecided[""] = d.At`, "slow", "3000@298"},
 	{"a cancellation is counted twice", "lane/request.go", "if w.Done {", "if true {", "books", ""},
 	{"a cancellation is not counted", "lane/request.go", "if w.Done {", "if false {",
 		"books|stuck", ""},

@@ -236,7 +236,9 @@ func (t ports) Transact(ctx context.Context, partition string,
 			return err
 		}
 
-		etags, err := t.p.w.check.applyTransaction(t.p, weir.CallOf(ctx), partition, kept)
+		etags, err := t.p.w.writeRows(partition, len(kept), func() ([]storage.ETag, error) {
+			return t.p.w.check.applyTransaction(t.p, weir.CallOf(ctx), partition, kept)
+		})
 		if err == nil {
 			answer <- etags
 		}

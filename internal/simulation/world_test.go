@@ -79,6 +79,8 @@ type settings struct {
 	crowd int
 	// approximate time that a request to storage takes; 0 = up to 6 ms
 	storage time.Duration
+	// time that a partition takes to write one row once the faults are over; 0 = none
+	row time.Duration
 	// number of messages refused at the end; HTTP status of these refusals
 	refused, refusal int
 	// time from the posts of the refused messages to the posts of others
@@ -220,6 +222,7 @@ type world struct {
 	check    *checker
 	trace    *trace
 	posts    *posts
+	rowTurns rowTurns
 	bodies   knownBodies
 	started  time.Time
 	quiet    time.Time // time at which the last fault is over

@@ -266,7 +266,7 @@ func (r *Copy) copyOps(c lane.Control, list []*copiedMessage) []storage.Op {
 		ops = append(ops,
 			storage.Op{Kind: storage.Insert, Key: rows.MessageKey(seq), Values: m.copyValues()},
 			storage.Op{Kind: storage.Insert, Key: index + rows.SeqPos(seq),
-				Values: m.indexValues(seq)},
+				Values: r.indexValues(m, seq)},
 			storage.Op{Kind: storage.Insert, Key: rows.CopyPrefix + lane.CopyID(m.id),
 				Values: rows.Values(rows.Seq.Is(seq))})
 	}
@@ -302,9 +302,15 @@ func (m *copiedMessage) copyValues() map[string]any {
 	return v
 }
 
-func (m *copiedMessage) indexValues(seq int64) map[string]any {
+// indexValues returns the columns of the row that lists the copy. In a row of a scheduled message
+// the hash of the key is that of the new epoch, which can fold keys in another way.
+func (r *Copy) indexValues(m *copiedMessage, seq int64) map[string]any {
 	v := maps.Clone(m.index.Values)
 	rows.Remove(v, rows.OrderPos)
+	if strings.HasPrefix(m.index.Key, rows.DuePrefix) {
+		rows.Put(v, rows.Key.Is(r.To.KeyHash(rows.Key.Of(m.row.Values))))
+	}
+
 	if rows.Has(v, rows.Seq) {
 		rows.Put(v, rows.Seq.Is(seq))
 	}

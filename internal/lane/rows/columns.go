@@ -11,7 +11,7 @@ const (
 	// only in a copy: <epoch>.<lane>.<seq> of the original message
 	CopiedFrom  Text = "From"
 	Contract    Text = "Contract"
-	Key         Text = "Key" // its ordering key; in b_ rows: the hash of a key
+	Key         Text = "Key" // its ordering key; in b_ and s_ rows: the hash of a key
 	Version     Text = "Version"
 	Supersede   Bool = "Supersede"
 	Skip        Bool = "Skip" // its contract has "onFailure: skip"
