@@ -138,6 +138,19 @@ var rules = [
     '''
   }
   {
+    name: 'damaged-rows'
+    severity: 2
+    window: 'PT30M'
+    runbook: 'storage-fails'
+    description: 'Weir has found rows in storage that it cannot read, and passes over them. weir verify lists them.'
+    query: '''
+      traces
+      | where customDimensions.Category == "Host.Function.Console"
+      | extend line = parse_json(message)
+      | where line.msg == "lane: damaged row passed over"
+    '''
+  }
+  {
     name: 'failed-functions'
     severity: 2
     window: 'PT15M'

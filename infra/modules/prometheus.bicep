@@ -67,6 +67,13 @@ var rules = [
     expression: 'max(weir_lane_oldest_age_seconds) > 300 and sum(increase(weir_messages_finished_total[15m])) == 0 unless max(weir_lane_paused) == 1'
   }
   {
+    name: 'WeirDamagedRows'
+    severity: 2
+    for: 'PT1M'
+    runbook: 'storage-fails'
+    expression: 'sum(increase(weir_damaged_rows_total[1h])) > 0'
+  }
+  {
     name: 'WeirMessagesDead'
     severity: 2
     for: 'PT1M'

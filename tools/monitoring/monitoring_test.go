@@ -266,6 +266,18 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
+// Each of Weir's own metrics has a panel, so that a new one is not forgotten.
+func TestDashboard_ShowsEachMetric(t *testing.T) {
+	t.Parallel()
+	text := string(readFile(t, "deploy/grafana.json"))
+	for name, f := range gatherMetrics(t) {
+		isShown := regexp.MustCompile(f.GetName() + `(_bucket|_sum|_count)?\b`).MatchString(text)
+		if strings.HasPrefix(name, "weir_") && !isShown {
+			t.Errorf("%s: got no panel in deploy/grafana.json, want one", f.GetName())
+		}
+	}
+}
+
 func TestAzureAlerts_AskForKnownMetrics(t *testing.T) {
 	t.Parallel()
 	known := gatherMetrics(t)
