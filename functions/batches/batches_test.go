@@ -1,9 +1,11 @@
 package batches_test
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -14,6 +16,7 @@ import (
 
 	"weir/functions/batches"
 	"weir/internal/batch"
+	"weir/internal/testkit/ziptest"
 	"weir/internal/weir"
 	"weir/internal/wire"
 )
@@ -151,6 +154,50 @@ func TestPost_Refuses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A packed document is unpacked while it is read, and bounded.
+func TestPost_UnpacksGzip(t *testing.T) {
+	t.Parallel()
+	f := &runner{}
+	w := f.sendRequest("POST", "/api/batches", bytes.NewReader(ziptest.Gzip("<a>text</a>")),
+		"Content-Encoding", "gzip")
+	if w.Code != http.StatusAccepted || len(f.bodies) != 1 || f.bodies[0] != "<a>text</a>" {
+		t.Errorf("got %d %s and the bodies %q; want 202 and the unpacked one", w.Code, w.Body,
+			f.bodies)
+	}
+
+	for name, c := range map[string]struct {
+		body   []byte
+		status int
+		want   string
+	}{
+		"bomb": {ziptest.Bomb(), 413, "200 times"},
+		"bomb within the ratio": {ziptest.Gzip(poorlyPacked(batch.MaxBytes + 1)), 413,
+			"when it is unpacked"},
+		"ends early": {ziptest.Gzip("<a>text</a>")[:20], 400, "ends early"},
+	} {
+		f := &runner{}
+		w := f.sendRequest("POST", "/api/batches", bytes.NewReader(c.body), "Content-Encoding", "gzip")
+		if w.Code != c.status || !strings.Contains(w.Body.String(), c.want) || len(f.specs) != 0 {
+			t.Errorf("%s: got %d %s and %d batches; want %d with %q and none", name, w.Code, w.Body,
+				len(f.specs), c.status, c.want)
+		}
+	}
+}
+
+// poorlyPacked returns a text that gzip makes about 20 times smaller.
+func poorlyPacked(size int) string {
+	random, block := rand.New(rand.NewPCG(1, 2)), make([]byte, 64)
+	var b strings.Builder
+	for b.Len() < size {
+		for i := range 3 {
+			block[i*20] = byte(random.Uint32())
+		}
+		b.Write(block)
+	}
+
+	return b.String()
 }
 
 func TestPost_TooLarge(t *testing.T) {

@@ -2,7 +2,6 @@ package receive_test
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"io"
@@ -20,6 +19,7 @@ import (
 	"weir/internal/filing"
 	"weir/internal/httpio"
 	"weir/internal/lane"
+	"weir/internal/testkit/ziptest"
 	"weir/internal/weir"
 )
 
@@ -240,17 +240,33 @@ func TestFunction_ContentEncoding(t *testing.T) {
 // A packed body is filed unpacked.
 func TestFunction_UnpacksGzip(t *testing.T) {
 	t.Parallel()
-	var packed bytes.Buffer
-	zip := gzip.NewWriter(&packed)
-	_, _ = zip.Write([]byte("<a>unpacked</a>"))
-	_ = zip.Close()
 	f := &fake{}
-	w := serveReceive(f, func(r *http.Request) {
-		r.Body, r.ContentLength = io.NopCloser(&packed), -1
-		r.Header.Set("Content-Encoding", "gzip")
-	})
+	w := serveReceive(f, packedBody(ziptest.Gzip("<a>unpacked</a>")))
 	if w.Code != 202 || string(f.message.Body) != "<a>unpacked</a>" {
 		t.Errorf("got %d %s, filed %q; want the unpacked body", w.Code, w.Body, f.message.Body)
+	}
+}
+
+func packedBody(packed []byte) func(*http.Request) {
+	return func(r *http.Request) {
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(packed)), -1
+		r.Header.Set("Content-Encoding", "gzip")
+	}
+}
+
+// A body is bounded before and after it is unpacked. A bomb needs more than 100 bytes.
+func TestFunction_RefusesWhatUnpacksToTooMuch(t *testing.T) {
+	t.Parallel()
+	for name, packed := range map[string][]byte{
+		"over maxBody": ziptest.Gzip("<a>" + strings.Repeat(" ", 200) + "</a>"),
+		"bomb":         ziptest.Bomb(),
+	} {
+		f := &fake{}
+		w := serveReceive(f, packedBody(packed))
+		if w.Code != 413 || f.message.Body != nil || weir.KindOf(f.refused) != weir.TooLarge {
+			t.Errorf("%s: got %d %s, filed %q; want 413 and nothing filed", name, w.Code, w.Body,
+				f.message.Body)
+		}
 	}
 }
 

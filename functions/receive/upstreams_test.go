@@ -10,6 +10,7 @@ import (
 
 	"weir/internal/filing"
 	"weir/internal/storage/memory"
+	"weir/internal/testkit/ziptest"
 	"weir/internal/upstream"
 )
 
@@ -42,9 +43,15 @@ func newUpstreams() *upstream.Set {
 // pairs are names and values of headers, alternately.
 func serveUpstreams(f *fake, s *upstream.Set, query string,
 	pairs ...string) *httptest.ResponseRecorder {
+	return serveUpstreamsBody(f, s, query, "<a/>", pairs...)
+}
+
+// serveUpstreamsBody is serveUpstreams for another body.
+func serveUpstreamsBody(f *fake, s *upstream.Set, query, body string,
+	pairs ...string) *httptest.ResponseRecorder {
 	fn := f.newFunction()
 	fn.Filer, fn.Upstreams = &filing.Filer{Contracts: f, Callbacks: f, Log: f, Limits: s}, s
-	r := httptest.NewRequest(http.MethodPost, "/api/messages?"+query, strings.NewReader("<a/>"))
+	r := httptest.NewRequest(http.MethodPost, "/api/messages?"+query, strings.NewReader(body))
 	for i := 0; i < len(pairs); i += 2 {
 		r.Header.Add(pairs[i], pairs[i+1])
 	}
@@ -88,6 +95,42 @@ func TestFunction_FilesWithTheUpstreamsName(t *testing.T) {
 		if w.Code != http.StatusAccepted || f.message.Upstream != c.name || f.idem != c.idem {
 			t.Errorf("%q %v: got %d, the upstream %q and the idempotency key %q; want 202, %q and %q", c.query, c.pairs,
 				w.Code, f.message.Upstream, f.idem, c.name, c.idem)
+		}
+	}
+}
+
+// A signature covers the body as it was sent: the packed bytes of a packed body. Weir checks it
+// before it unpacks anything.
+func TestFunction_ChecksTheSignatureOfThePackedBody(t *testing.T) {
+	t.Parallel()
+	const text = "<a>unpacked</a>"
+	packed, bomb := string(ziptest.Gzip(text)), string(ziptest.Bomb())
+	damaged := packed[:len(packed)-9] + "x" + packed[len(packed)-8:]
+	now := time.Now()
+	for _, scheme := range []upstream.Scheme{upstream.GitHub, upstream.StandardWebhooks} {
+		name := map[upstream.Scheme]string{upstream.GitHub: "forge"}[scheme]
+		if name == "" {
+			name = "shop"
+		}
+
+		for what, c := range map[string]struct {
+			signed, sent string
+			status       int
+		}{
+			"packed":             {packed, packed, 202},
+			"unpacked":           {text, packed, 401},
+			"another packing":    {packed, string(ziptest.Gzip("<b>unpacked</b>")), 401},
+			"damaged":            {packed, damaged, 401},
+			"damaged and signed": {damaged, damaged, 400},
+			"bomb of a stranger": {packed, bomb[:90], 401},
+		} {
+			f := &fake{}
+			w := serveUpstreamsBody(f, newUpstreams(), "", c.sent,
+				append(signPost(name, scheme, now, c.signed), "Content-Encoding", "gzip")...)
+			if w.Code != c.status || (c.status == 202) != (string(f.message.Body) == text) {
+				t.Errorf("%s, %s: got %d %s, filed %q; want %d, and the unpacked body only if 202",
+					name, what, w.Code, w.Body, f.message.Body, c.status)
+			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package validate_test
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"weir/internal/contract"
 	"weir/internal/filing"
 	"weir/internal/httpio"
+	"weir/internal/testkit/ziptest"
 )
 
 func newFunction(set *contract.Set) *validate.Function {
@@ -52,6 +54,31 @@ func TestFunction_ChecksTheHeadersOfAPost(t *testing.T) {
 		if w.Code != c.status || !strings.Contains(w.Body.String(), c.want) {
 			t.Errorf("%s: %s: got %d %s, want %d with %q", c.name, c.value, w.Code, w.Body,
 				c.status, c.want)
+		}
+	}
+}
+
+// A packed body is checked as a post would be: unpacked, and within maxBody.
+func TestFunction_UnpacksGzip(t *testing.T) {
+	t.Parallel()
+	set, err := contract.New([]contract.Definition{{Name: "a", Root: "a"}},
+		contract.Limits{MaxBody: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for name, c := range map[string]struct {
+		body   []byte
+		status int
+	}{"good": {ziptest.Gzip("<a/>"), 200}, "bomb": {ziptest.Bomb(), 413},
+		"over maxBody": {ziptest.Gzip("<a>" + strings.Repeat(" ", 200) + "</a>"), 413}} {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest(http.MethodPost, "/api/validate", bytes.NewReader(c.body))
+		r.Header.Set("Content-Encoding", "gzip")
+		newFunction(set).ServeHTTP(w, r)
+
+		if w.Code != c.status {
+			t.Errorf("%s: got %d %s, want %d", name, w.Code, w.Body, c.status)
 		}
 	}
 }

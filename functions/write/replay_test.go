@@ -12,6 +12,7 @@ import (
 	"weir/functions/write"
 	"weir/internal/httpio"
 	"weir/internal/lane"
+	"weir/internal/testkit/ziptest"
 	"weir/internal/weir"
 )
 
@@ -94,6 +95,23 @@ func TestEdit_RefusesHeadersOfAPost(t *testing.T) {
 		if w.Code != c.status || (c.status == 202) != (len(d.asked) == 1) {
 			t.Errorf("%s: %s: got %d %s and %d replays; want %d, and a replay only if 202", c.name,
 				c.value, w.Code, w.Body, len(d.asked), c.status)
+		}
+	}
+}
+
+// A packed correction is unpacked within maxBody.
+func TestEdit_UnpacksGzip(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		body   []byte
+		status int
+	}{"good": {ziptest.Gzip("article /a 4"), 202}, "bomb": {ziptest.Bomb(), 413},
+		"over maxBody": {ziptest.Gzip("article /a 4" + strings.Repeat(" ", 200)), 413}} {
+		d := newDead()
+		w := d.postChange(d.message.ID.String()+"/edit", string(c.body), "Content-Encoding", "gzip")
+		if w.Code != c.status || (c.status == 202) != (len(d.asked) == 1) {
+			t.Errorf("%s: got %d %s and %d replays; want %d, and a replay only if 202", name, w.Code,
+				w.Body, len(d.asked), c.status)
 		}
 	}
 }

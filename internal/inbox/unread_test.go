@@ -1,8 +1,6 @@
 package inbox_test
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"strings"
 	"testing"
@@ -12,6 +10,7 @@ import (
 	"weir/internal/storage"
 	"weir/internal/storage/denial"
 	"weir/internal/storage/storagetest"
+	"weir/internal/testkit/ziptest"
 )
 
 // encodedFiles lists each file whose name ends with .gz with the Content-Encoding gzip, as a writer
@@ -61,12 +60,35 @@ func TestCollect_UnpacksGzip(t *testing.T) {
 	})
 }
 
-func gzipped(text string) string {
-	var packed bytes.Buffer
-	zip := gzip.NewWriter(&packed)
-	_, _ = zip.Write([]byte(text)) // a Buffer returns no error
-	_ = zip.Close()
-	return packed.String()
+func gzipped(text string) string { return string(ziptest.Gzip(text)) }
+
+// A bomb, as a message and as a batch, is rejected by its reason, and the others are taken.
+func TestCollect_RejectsBombs(t *testing.T) {
+	simulateInbox(t, func(w *world) {
+		p := w.startProcess(func(c *inbox.Config) { c.Inbox = encodedFiles{c.Inbox} })
+		defer p.stopProcess()
+		const spaces = 8 << 20
+		w.dropFile("0.xml.gz", string(ziptest.Bomb()))
+		w.dropFile("1.xml.gz", gzipped("<feed>"+strings.Repeat(" ", spaces)+newArticle("/a", 1)+"</feed>"))
+		w.dropAs("2.zip.gz", "application/zip", nil, gzipped("PK\x03\x04"+strings.Repeat("\x00", spaces)))
+		w.dropFile("3.xml.gz", gzipped("<feed>"+newArticle("/b", 3)+newArticle("/c", 4)+"</feed>"))
+		p.takeFiles()
+		w.checkNames("inbox", w.inbox)
+		w.checkNames("accepted", w.accepted, "3.xml.gz")
+
+		for _, key := range []string{"/b", "/c"} {
+			if got := len(w.lanes.MessagesOf(key)); got != 1 {
+				t.Errorf("got %d messages of %s, want 1", got, key)
+			}
+		}
+
+		for _, name := range []string{"0.xml.gz", "1.xml.gz", "2.zip.gz"} {
+			if got := w.problemsOf(w.rejected, name).Detail; !strings.Contains(got,
+				"unpacks to more than 200 times its size") {
+				t.Errorf("%s: got the reason %q, want the ratio", name, got)
+			}
+		}
+	})
 }
 
 // failReadsOf makes the reads of a file in the inbox fail.

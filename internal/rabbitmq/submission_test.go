@@ -13,6 +13,7 @@ import (
 	"weir/internal/contract"
 	"weir/internal/filing"
 	"weir/internal/lane"
+	"weir/internal/testkit/ziptest"
 	"weir/internal/weir"
 )
 
@@ -236,6 +237,40 @@ var badBodies = map[string]badDelivery{
 	"No title": {withBody(`<article path="/a" version="1"/>`), invalid, ""},
 	"Long title": {withBody(`<article path="/a"><title>` + strings.Repeat("x", 21) +
 		`</title></article>`), invalid, ""},
+}
+
+// A packed message is validated unpacked, and bounded.
+func TestValidate_UnpacksGzip(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		body []byte
+		kind weir.Kind
+		want string
+	}{
+		"good":         {ziptest.Gzip(goodBody), 0, ""},
+		"over maxBody": {ziptest.Gzip(goodBody + strings.Repeat(" ", 1<<17)), tooLarge, "over 131072 bytes"},
+		"bomb":         {ziptest.Bomb(), tooLarge, "over 131072 bytes"},
+		"gzip of gzip": {ziptest.Gzip(string(ziptest.Gzip(goodBody))), unsupported,
+			"compressed by gzip"},
+		"ends early": {ziptest.Gzip(goodBody)[:20], malformed, "ends early"},
+	} {
+		d := newDelivery(nil)
+		d.ContentEncoding, d.Body = "gzip", c.body
+		consumer := newTestConsumer(t, nil)
+		consumer.cfg.MaxBody = 1 << 17
+		got, err := consumer.validate(t.Context(), articles, d)
+		if c.want == "" {
+			if err != nil || string(got.Body) != goodBody {
+				t.Errorf("%s: got %q, %v; want the unpacked body", name, got.Body, err)
+			}
+			continue
+		}
+
+		if text := safeMessage(err); !filing.IsRefusal(err) || weir.KindOf(err) != c.kind ||
+			!strings.Contains(text, c.want) {
+			t.Errorf("%s: got %v, want a refusal with %q", name, err, c.want)
+		}
+	}
 }
 
 func TestValidate_RefusesForGood(t *testing.T) {
