@@ -15,6 +15,7 @@ import (
 	"weir/internal/contract"
 	"weir/internal/diagnosis"
 	"weir/internal/door"
+	"weir/internal/inflight"
 	"weir/internal/lane"
 	"weir/internal/lane/epochs"
 	"weir/internal/poll"
@@ -44,6 +45,9 @@ type App struct {
 	instance    string       // the platform's id of this instance; "" = not on a platform
 	signIn      audit.SignIn // the platform's sign-in of operators
 	door        *door.Door   // guards the routes; nil = a Functions host does
+	// refuses requests that have ended the process twice; nil = all requests run. It is set before
+	// storage is open.
+	crashGuard *inflight.Guard
 
 	fixedSecrets []string // see Settings.FixedSecrets
 

@@ -22,10 +22,6 @@ const (
 // and sometimes afterwards. All other requests are for the functions.
 func (s *Server) newHandler() http.Handler {
 	functions := httpio.PlainPathsOnly(s.log, http.HandlerFunc(s.serveFunctions))
-	if s.guard != nil {
-		functions = s.guard.Handler(functions)
-	}
-
 	if s.alone != nil {
 		return s.alone.newHandler(functions)
 	}

@@ -7,10 +7,14 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"weir/internal/inflight"
 )
 
 // newClosedServer returns a server whose storage is not open yet.
@@ -182,6 +186,37 @@ func TestCloseTogether(t *testing.T) {
 
 		if len(begun) != 1 || begun[0] != 0 {
 			t.Errorf("the second closer was called after %v, want one call after 0s", begun)
+		}
+	})
+}
+
+// A request that waits until storage is open is not the cause if the process dies meanwhile.
+func TestServer_MarksNoRequestThatWaitsForStorage(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s := newClosedServer()
+		open := func() (*os.File, error) { return inflight.OpenFolderFile(dir) }
+		defer s.openCrashGuard(open)()
+		if s.crashGuard == nil {
+			t.Fatal("got no guard")
+		}
+
+		answered := make(chan int, 1)
+		go func() {
+			status, _, _ := s.sendRequest(t.Context(), "/api/replays/1")
+			answered <- status
+		}()
+
+		synctest.Wait()
+		marks, err := os.ReadFile(filepath.Join(dir, "weir.requests"))
+		if err != nil || len(marks) > 0 {
+			t.Errorf("got the marks %q, %v, want none", marks, err)
+		}
+
+		s.openAccepting()
+		if got := <-answered; got != http.StatusAccepted {
+			t.Errorf("got %d, want 202", got)
 		}
 	})
 }

@@ -80,7 +80,13 @@ func newServerRunning(ctx context.Context, a *App, store *lane.Store, permit *re
 	r.sweeper = r.newSweeper(r.waker)
 	r.gauges = r.newLaneGauges()
 	table := r.listRoutes()
-	if a.door != nil {
+	if a.crashGuard != nil {
+		for i := range table {
+			table[i].handler = a.crashGuard.Handler(table[i].handler)
+		}
+	}
+
+	if a.door != nil { // a request without the right key has no mark
 		table = guardRoutes(a.door, table)
 	}
 

@@ -62,9 +62,7 @@ func Serve(ctx context.Context, p Process) error {
 	}
 
 	if s.host != nil {
-		var closeMarks func()
-		s.guard, closeMarks = openCrashGuard(p.Env, log)
-		defer closeMarks()
+		defer a.openCrashGuard(openHostMarks(p.Env(settings.HostPortVariable)))()
 	}
 
 	log.Info("handler: listening", "duration_ms", time.Since(p.StartedAt).Milliseconds())

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"weir/internal/inflight"
 	"weir/internal/lane"
 	"weir/internal/panics"
 	"weir/internal/relane"
@@ -25,9 +24,7 @@ type Server struct {
 	startedAt time.Time
 	host      residence.Host // nil = no Functions host started this process
 	alone     *standalone    // stands in for a Functions host; nil = a host may call this process
-	// refuses requests that have ended the process twice; nil = all requests run
-	guard  *inflight.Guard
-	opened chan struct{} // closed when storage is open and App.running is set
+	opened    chan struct{}  // closed when storage is open and App.running is set
 
 	epochChecks chan struct{} // each value makes watchEpoch check whether the epoch is over
 	fatal       chan error    // an error ends the server
@@ -93,6 +90,10 @@ func (s *Server) endWith(err error) {
 // stop stops schedules and deliveries first, then the HTTP server, and then the parts that
 // closeRecords closes. During these three steps, closeBackground stops the background work.
 func (s *Server) stop(ctx context.Context, server *http.Server) error {
+	if s.crashGuard != nil {
+		s.crashGuard.Stop()
+	}
+
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	r := s.running.Load()

@@ -103,6 +103,8 @@ func (a *App) serveAlone(
 		return fmt.Errorf("listen on %s: %w", o.Listen, err)
 	}
 
+	defer a.openCrashGuard(a.openServeMarks(listener.Addr()))()
+
 	base := alone.baseURL(listener.Addr())
 	a.log.Info(
 		"serve: started",

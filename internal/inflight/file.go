@@ -35,6 +35,21 @@ func OpenFile(dir string, host int, port string, now time.Time) (*os.File, error
 	return file, err
 }
 
+// folderFile is the name of the file in the folder of weir serve.
+const folderFile = "weir.requests"
+
+// OpenFolderFile opens the file of marks in the folder of weir serve. The caller must have the
+// folder's lock, so that no other process writes the file.
+func OpenFolderFile(dir string) (*os.File, error) {
+	path := filepath.Join(dir, folderFile)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return openExisting(path)
+	}
+
+	return file, err
+}
+
 // openExisting opens the file of an earlier process. The folder for temporary files belongs to all
 // users of the machine, so openExisting refuses a link: it could lead to another file of this user.
 func openExisting(path string) (*os.File, error) {

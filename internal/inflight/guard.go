@@ -41,11 +41,13 @@ type Guard struct {
 	log  *slog.Logger
 	turn chan struct{} // holds a value while a suspect runs
 
-	mu       sync.Mutex
-	requests map[string]*request
-	free     []int // rows below "rows" that no request has
-	rows     int   // number of rows of the file
-	hasError bool  // a mark could not be written, and the log has a line about it
+	mu        sync.Mutex
+	requests  map[string]*request
+	free      []int       // rows below "rows" that no request has
+	rows      int         // number of rows of the file
+	unwritten map[int]row // rows whose last write failed
+	hasError  bool        // a mark could not be written, and the log has a line about it
+	isStopped bool        // no request has a mark any more; see Stop
 }
 
 // request is a request that runs, or under which the process has died.
@@ -56,20 +58,26 @@ type request struct {
 	running int // number of runs at this moment
 }
 
-// NewGuard reads the marks of the processes before this one. A request that ran when its process
-// died has one death more now.
-func NewGuard(file File, now func() time.Time, log *slog.Logger) (*Guard, error) {
+// NewGuard reads the marks of the processes before this one, which were last written at writtenAt. A
+// request that ran when its process died has one death more now. The process may have died long
+// ago, so the death counts from writtenAt.
+func NewGuard(file File, writtenAt time.Time, now func() time.Time,
+	log *slog.Logger) (*Guard, error) {
+	if now().Before(writtenAt) {
+		writtenAt = now() // the clock was set back
+	}
+
 	rows, err := readRows(file)
 	if err != nil {
 		return nil, fmt.Errorf("read the marks of requests: %w", err)
 	}
 
 	g := &Guard{file: file, now: now, log: log, turn: make(chan struct{}, 1),
-		requests: map[string]*request{}, rows: len(rows)}
+		requests: map[string]*request{}, rows: len(rows), unwritten: map[int]row{}}
 
 	for i, one := range rows {
 		if one.isRunning {
-			one.deaths, one.diedAt, one.isRunning = one.deaths+1, now(), false
+			one.deaths, one.diedAt, one.isRunning = one.deaths+1, writtenAt, false
 		}
 
 		if one.key == "" || one.deaths == 0 || now().Sub(one.diedAt) > forgetAfter {
@@ -168,6 +176,10 @@ func (g *Guard) awaitTurn(ctx context.Context) error {
 func (g *Guard) mark(key string) (unmark func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.isStopped {
+		return func() {}
+	}
+
 	one := g.requests[key]
 	if one == nil {
 		free, ok := g.takeRow()
@@ -189,13 +201,37 @@ func (g *Guard) mark(key string) (unmark func()) {
 func (g *Guard) unmark(key string, one *request) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if one.running--; one.running > 0 {
+	if one.running--; one.running > 0 || g.isStopped {
 		return
 	}
 
 	delete(g.requests, key)
 	g.free = append(g.free, one.row)
 	g.write(one.row, row{})
+}
+
+// Stop removes the marks of the requests that run: from now on the process ends in order, or because
+// the host's patience is over, and no request is the cause. A request that ran when an earlier
+// process died keeps its deaths. Stop can be called twice.
+func (g *Guard) Stop() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.isStopped {
+		return
+	}
+	g.isStopped = true
+
+	for key, one := range g.requests {
+		if one.running == 0 {
+			continue
+		}
+
+		left := row{}
+		if one.deaths > 0 {
+			left = row{key: key, deaths: one.deaths, diedAt: one.diedAt}
+		}
+		g.write(one.row, left)
+	}
 }
 
 // takeRow returns a row that no request has. If all rows are taken, it gives up the rows of deaths
@@ -226,10 +262,21 @@ func (g *Guard) takeRow() (int, bool) {
 }
 
 // write writes a row. If that fails, the request runs without a mark: an upstream must not notice a
-// full disk for temporary files.
+// full disk for temporary files. The next write tries again, because the file could have the mark
+// of a request that has ended, which would count as a death.
 func (g *Guard) write(number int, content row) {
-	_, err := g.file.WriteAt(content.format(), int64(number*rowLength))
-	if err != nil && !g.hasError {
+	g.unwritten[number] = content
+	for number, content := range g.unwritten {
+		if _, err := g.file.WriteAt(content.format(), int64(number*rowLength)); err != nil {
+			g.reportFailure(err)
+			return
+		}
+		delete(g.unwritten, number)
+	}
+}
+
+func (g *Guard) reportFailure(err error) {
+	if !g.hasError {
 		g.hasError = true
 		g.log.Warn("handler: requests run without marks of the crash guard", "err", err)
 	}

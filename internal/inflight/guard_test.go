@@ -22,6 +22,7 @@ type handler struct {
 	t       *testing.T
 	path    string
 	serve   http.HandlerFunc
+	guard   *inflight.Guard
 	guarded http.Handler
 }
 
@@ -36,9 +37,13 @@ func newHandler(t *testing.T, serve http.HandlerFunc) *handler {
 	return h
 }
 
-// start makes a process on the file as it is now. What an earlier process still runs has no effect
-// on the new one, because its goroutines write to a copy of the file that is unlinked.
-func (h *handler) start() {
+// start makes a process on the file as it is now, whose last mark is new.
+func (h *handler) start() { h.t.Helper(); h.startAfter(0) }
+
+// startAfter makes a process on the file as it is now, whose last mark has an age. What an earlier
+// process still runs has no effect on the new one, because its goroutines write to a copy of the
+// file that is unlinked.
+func (h *handler) startAfter(age time.Duration) {
 	h.t.Helper()
 	data, err := os.ReadFile(h.path)
 	if err == nil {
@@ -55,12 +60,13 @@ func (h *handler) start() {
 	}
 
 	h.t.Cleanup(func() { file.Close() })
-	guard, err := inflight.NewGuard(file, time.Now, slog.New(slog.DiscardHandler))
+	h.guard, err = inflight.NewGuard(file, time.Now().Add(-age), time.Now,
+		slog.New(slog.DiscardHandler))
 	if err != nil {
 		h.t.Fatal(err)
 	}
 
-	h.guarded = guard.Handler(h.serve)
+	h.guarded = h.guard.Handler(h.serve)
 }
 
 func (h *handler) call(method, target, body string) int {
@@ -194,6 +200,69 @@ func TestGuard_ForgetsTheDeathsOfARequestThatEnds(t *testing.T) {
 	})
 }
 
+// A request that a stop cuts off is not the cause of the end. One that an earlier process died
+// under keeps this death.
+func TestGuard_CountsNoDeathAtAnOrderlyEnd(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *handler, runs *atomic.Int64) {
+		h.die("GET", "/hang/a")
+		for range 3 {
+			for _, target := range []string{"/hang/a", "/hang/b"} {
+				go h.call("GET", target, "")
+			}
+			synctest.Wait()
+			h.guard.Stop()
+			go h.call("GET", "/hang/c", "") // begins during the stop
+			synctest.Wait()
+			h.guard.Stop()
+			h.start()
+		}
+
+		if runs.Load() != 10 {
+			t.Errorf("got %d runs in four processes, want 1 and three times 3", runs.Load())
+		}
+
+		h.die("GET", "/hang/b", "/hang/c")
+		h.die("GET", "/hang/a")
+		if got := h.call("GET", "/hang/a", ""); got != http.StatusInternalServerError {
+			t.Errorf("got %d after a second death, want 500", got)
+		}
+	})
+}
+
+// The marks of a process that died long ago are no new deaths.
+func TestGuard_CountsADeathFromTheLastMark(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *handler, _ *atomic.Int64) {
+		for _, c := range []struct {
+			age, passes time.Duration
+			want        int
+		}{
+			{0, 0, http.StatusInternalServerError},
+			{29 * time.Minute, 0, http.StatusInternalServerError},
+			{29 * time.Minute, 2 * time.Minute, http.StatusOK},
+			{31 * time.Minute, 0, http.StatusOK},
+			{-time.Hour, 0, http.StatusInternalServerError}, // the clock was set back
+			{-time.Hour, 31 * time.Minute, http.StatusOK},
+		} {
+			h.die("GET", "/hang")
+			go h.call("GET", "/hang", "")
+			synctest.Wait()
+			h.startAfter(c.age)
+			time.Sleep(c.passes)
+
+			got := http.StatusOK
+			go func() { got = h.call("GET", "/hang", "") }()
+			synctest.Wait()
+			if got != c.want {
+				t.Errorf("last mark %s old, %s later: got %d, want %d", c.age, c.passes, got, c.want)
+			}
+
+			h.start()
+			time.Sleep(time.Hour)
+			h.start()
+		}
+	})
+}
+
 func TestGuard_PassesOnRequestsWithABody(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *handler, runs *atomic.Int64) {
 		for range 4 {
@@ -242,7 +311,8 @@ func TestGuard_FullDiskAndForeignContent(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
 	full := &brokenFile{}
-	guard, err := inflight.NewGuard(full, time.Now, slog.New(slog.NewTextHandler(&log, nil)))
+	guard, err := inflight.NewGuard(full, time.Now(), time.Now,
+		slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,10 +335,76 @@ func TestGuard_FullDiskAndForeignContent(t *testing.T) {
 		strings.Repeat("a b c d\n", 40), "\x00",
 		strings.Repeat("0123456789abcdef", 2) + " -1 1 99999999999999999999        \n"} {
 		foreign := &brokenFile{content: content}
-		if _, err := inflight.NewGuard(foreign, time.Now, slog.New(slog.DiscardHandler)); err !=
-			nil {
+		if _, err := inflight.NewGuard(foreign, time.Now(), time.Now,
+			slog.New(slog.DiscardHandler)); err != nil {
 			t.Errorf("%.20q: got %v, want no error", content, err)
 		}
+	}
+}
+
+// failingFile fails a number of writes.
+type failingFile struct {
+	*os.File
+	failures int
+}
+
+func (f *failingFile) WriteAt(p []byte, off int64) (int, error) {
+	if f.failures--; f.failures >= 0 {
+		return 0, io.ErrShortWrite
+	}
+	return f.File.WriteAt(p, off)
+}
+
+// The mark of a request that has ended must not stay: it would count as a death.
+func TestGuard_RemovesAMarkAgainThatItCouldNotRemove(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "marks")
+	open, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Close()
+
+	file := &failingFile{File: open}
+	quiet := slog.New(slog.DiscardHandler)
+	guard, err := inflight.NewGuard(file, time.Now(), time.Now, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	h := guard.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/fails" {
+			file.failures = 1
+		}
+	}))
+	for _, path := range []string{"/fails", "/other"} {
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", path, nil))
+	}
+
+	got, err := os.ReadFile(path)
+	if err != nil || strings.TrimSpace(string(got)) != "" {
+		t.Errorf("got the marks %q, %v, want none", got, err)
+	}
+}
+
+func TestOpenFolderFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, want := range []string{"", "mark"} { // the second time it finds the first one's content
+		file, err := inflight.OpenFolderFile(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		got, err := io.ReadAll(file)
+		if err != nil || string(got) != want {
+			t.Errorf("got %q, %v, want %q", got, err, want)
+		}
+
+		if _, err := file.WriteString("mark"); err != nil {
+			t.Fatal(err)
+		}
+		file.Close()
 	}
 }
 
@@ -327,7 +463,7 @@ func BenchmarkGuard(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer file.Close()
-	guard, err := inflight.NewGuard(file, time.Now, slog.New(slog.DiscardHandler))
+	guard, err := inflight.NewGuard(file, time.Now(), time.Now, slog.New(slog.DiscardHandler))
 	if err != nil {
 		b.Fatal(err)
 	}
