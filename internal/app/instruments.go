@@ -93,28 +93,34 @@ func isPausedByCMS(t lane.Tail, refused overview.RefusedKeys, now time.Time) boo
 	return t.PausedUntil.After(now) && !refused.AreFew()
 }
 
-func (i *instruments) drainObserver() drain.Observer { return multiObserver{i.recorder, i.metrics} }
-
-// multiObserver passes each event on to several observers.
-type multiObserver []drain.Observer
-
 // Attempted implements drain.Observer.
-func (all multiObserver) Attempted(lane int, m *weir.Message, r weir.Result, outcome weir.Outcome) {
-	for _, o := range all {
-		o.Attempted(lane, m, r, outcome)
-	}
+func (i *instruments) Attempted(lane int, m *weir.Message, r weir.Result, outcome weir.Outcome) {
+	i.recorder.Attempted(lane, m, r, outcome)
+	i.metrics.Attempted(lane, m, r, outcome)
 }
 
 // Finished implements drain.Observer.
-func (all multiObserver) Finished(lane int, f drain.Final) {
-	for _, o := range all {
-		o.Finished(lane, f)
-	}
+func (i *instruments) Finished(lane int, f drain.Final) {
+	i.recorder.Finished(lane, f)
+	i.metrics.Finished(lane, f)
 }
 
 // Lease implements drain.Observer.
-func (all multiObserver) Lease(lane int, event drain.LeaseEvent) {
-	for _, o := range all {
-		o.Lease(lane, event)
-	}
+func (i *instruments) Lease(lane int, event drain.LeaseEvent) { i.metrics.Lease(lane, event) }
+
+// submissions counts what arrives by one way in: the refused submissions in the metrics and the
+// history, and the senders of posts in the history. The history shows the counts of all instances.
+type submissions struct {
+	*instruments
+	way string // see history.Refusal
+}
+
+// Sent implements receive.Observer.
+func (s submissions) Sent(sender string) { s.recorder.Sent(sender) }
+
+// Refused counts a refused submission by its contract and the first rule that it breaks.
+func (s submissions) Refused(err error) {
+	s.metrics.Refused(s.way, err)
+	s.recorder.Refused(history.Refusal{Way: s.way, Reason: telemetry.RefusalReason(err),
+		Contract: weir.ContractOf(err), Rule: weir.FirstRule(err)})
 }

@@ -135,7 +135,7 @@ func (a *App) drainConfig(store *lane.Store, tickets drain.Tickets) drain.Config
 		Brake:    s.Delivery.Brake,
 		Rate:     s.Delivery.Rate.Interval(), AtOnce: s.Delivery.MaxConcurrent, Now: time.Now,
 		Log:      a.log,
-		Observer: a.instruments.drainObserver(), Name: a.processName(), Calendar: a.calendar,
+		Observer: a.instruments, Name: a.processName(), Calendar: a.calendar,
 		Remembers: a.sender.Remembers, Memory: a.budgets.lanes,
 	}
 }

@@ -1,5 +1,5 @@
-// Package clock has waits that a context can end, and LoadZone, which accepts the same names of
-// time zones on every machine.
+// Package clock has waits that a context can end, the order of two times, and LoadZone, which
+// accepts the same names of time zones on every machine.
 package clock
 
 import (
@@ -32,4 +32,20 @@ func WaitFor(ctx context.Context, work *sync.WaitGroup) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// Earlier returns the earlier of two times.
+func Earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// Later returns the later of two times.
+func Later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }

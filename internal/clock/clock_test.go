@@ -66,3 +66,18 @@ func TestWaitFor(t *testing.T) {
 		})
 	}
 }
+
+func TestEarlierAndLater(t *testing.T) {
+	t.Parallel()
+	first := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	last := first.Add(1)
+	for _, pair := range [][2]time.Time{{first, last}, {last, first}} {
+		if got := clock.Earlier(pair[0], pair[1]); !got.Equal(first) {
+			t.Errorf("earlier of %v: got %v, want %v", pair, got, first)
+		}
+
+		if got := clock.Later(pair[0], pair[1]); !got.Equal(last) {
+			t.Errorf("later of %v: got %v, want %v", pair, got, last)
+		}
+	}
+}

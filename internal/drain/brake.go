@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/lane"
 	"weir/internal/weir"
 )
@@ -84,7 +85,7 @@ func (b *brakes) judgeRejection(e *lane.Entry, r weir.Result, now time.Time) bra
 	found := b.findOrAdd(contract, fingerprint)
 	switch {
 	case !found.closedAt.IsZero() &&
-		now.Sub(laterOf(found.closedAt, e.WaitingSince())) < b.patience:
+		now.Sub(clock.Later(found.closedAt, e.WaitingSince())) < b.patience:
 		return makesWait
 	case !found.closedAt.IsZero():
 		return makesDead
@@ -323,7 +324,7 @@ func (m *brakedMessages) chooseNextAt(e *lane.Entry) time.Time {
 	for _, k := range m.keys.byID {
 		if k.BrakedContract == contract && k.KeyHash != e.KeyHash() && k.NextAt.After(now) &&
 			!k.NextAt.After(probe) {
-			return laterOf(probe, laterOf(since, e.WaitingSince()).Add(m.brakes.patience))
+			return clock.Later(probe, clock.Later(since, e.WaitingSince()).Add(m.brakes.patience))
 		}
 	}
 
@@ -338,7 +339,7 @@ func (m *brakedMessages) adoptBlock(k *keyState) {
 		k.waitUntil(m.now())
 		return
 	}
-	k.waitUntil(limitTime(k.NextAt, laterOf(since, m.now()).Add(m.brakes.patience)))
+	k.waitUntil(clock.Earlier(k.NextAt, clock.Later(since, m.now()).Add(m.brakes.patience)))
 }
 
 // releaseOpened makes the refused messages whose brakes were opened ready to be sent. A block stays

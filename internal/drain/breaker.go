@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/lane"
 	"weir/internal/weir"
 )
@@ -151,9 +152,9 @@ func newBreaker(b Backoff, settle, patience time.Duration) *breaker {
 //     reason the CMS stays the cause of failures until the next verdict: otherwise the first
 //     failures of each holder would count for their messages.
 func (g *breaker) adoptTail(t lane.Tail, now time.Time) {
-	settles := limitTime(t.SettleUntil, now.Add(g.settle+2*maxSkew))
-	g.settleUntil, g.settleTail = laterOf(g.settleUntil, settles), laterOf(g.settleTail, settles)
-	g.pausedUntil = limitTime(t.PausedUntil, now.Add(maxDelay))
+	settles := clock.Earlier(t.SettleUntil, now.Add(g.settle+2*maxSkew))
+	g.settleUntil, g.settleTail = clock.Later(g.settleUntil, settles), clock.Later(g.settleTail, settles)
+	g.pausedUntil = clock.Earlier(t.PausedUntil, now.Add(maxDelay))
 	g.pauseReason, g.pauseCount, g.pauseCause = t.PauseReason, int(t.PauseCount), t.PauseCause
 	g.hasPaused = g.hasPaused || t.PauseCount > 0
 	if t.Counts.Delivered > g.deliveredBefore {
@@ -169,7 +170,7 @@ func (g *breaker) adoptTail(t lane.Tail, now time.Time) {
 		g.nextRoundAt = g.pausedUntil
 	}
 
-	g.refusedAt = laterOf(g.refusedAt, t.LastErrorAt)
+	g.refusedAt = clock.Later(g.refusedAt, t.LastErrorAt)
 	g.isSuspected = t.PauseCount > 0 || !t.RefusingSince.IsZero()
 }
 
@@ -269,21 +270,6 @@ func (g *breaker) countFailure() {
 	}
 }
 
-func laterOf(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
-
-// limitTime returns the earlier of two times.
-func limitTime(at, latest time.Time) time.Time {
-	if at.After(latest) {
-		return latest
-	}
-	return at
-}
-
 // beginSettling begins the settle time, because the CMS may still be working on a request.
 func (g *breaker) beginSettling(now time.Time) {
 	g.settleUntil = now.Add(g.settle)
@@ -370,7 +356,7 @@ func (g *breaker) deferMessage(e *lane.Entry, r weir.Result, now time.Time,
 	}
 
 	g.refusedAt = now
-	if isProven || now.Sub(laterOf(g.refusingSince, e.WaitingSince())) >= g.patience {
+	if isProven || now.Sub(clock.Later(g.refusingSince, e.WaitingSince())) >= g.patience {
 		return weir.OutcomeRetry
 	}
 
@@ -427,7 +413,7 @@ func (g *breaker) beginPause(asked time.Duration, now time.Time, longest time.Du
 
 	g.hasPaused = true
 	delay = max(delay, limitDelay(0, asked))
-	g.pausedUntil = laterOf(g.pausedUntil, now.Add(delay))
+	g.pausedUntil = clock.Later(g.pausedUntil, now.Add(delay))
 }
 
 // endRound is called when each key had its turn. It reports whether the next round begins now. If
@@ -438,7 +424,7 @@ func (g *breaker) endRound(now time.Time) bool {
 	}
 
 	if g.nextRoundAt.After(now) {
-		g.pausedUntil = laterOf(g.pausedUntil, g.nextRoundAt)
+		g.pausedUntil = clock.Later(g.pausedUntil, g.nextRoundAt)
 		return false
 	}
 
@@ -453,7 +439,7 @@ func (g *breaker) pauseRound(now time.Time) {
 		g.beginPause(0, now, maxDelay)
 		g.nextRoundAt = g.pausedUntil
 	}
-	g.pausedUntil = laterOf(g.pausedUntil, g.nextRoundAt)
+	g.pausedUntil = clock.Later(g.pausedUntil, g.nextRoundAt)
 }
 
 // isResting reports whether each key had its turn, and the next round has not begun.
@@ -486,7 +472,7 @@ const maxSkew = 2 * time.Second
 // saveTo writes the state for the next holder into tail. The settle time in tail includes maxSkew,
 // so that a holder whose clock is ahead does not begin too early.
 func (g *breaker) saveTo(t *lane.Tail) {
-	t.PausedUntil = laterOf(g.pausedUntil, g.nextRoundAt)
+	t.PausedUntil = clock.Later(g.pausedUntil, g.nextRoundAt)
 	t.PauseReason, t.PauseCount, t.PauseCause = g.pauseReason, int64(g.pauseCount), g.pauseCause
 	t.RefusingSince, t.ProbedBelow = g.refusingSince, g.probedBelow
 	t.SettleUntil = g.settleTail

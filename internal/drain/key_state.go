@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/lane"
 	"weir/internal/weir"
 )
@@ -218,7 +219,7 @@ func (k *keyState) join(e *lane.Entry, logPos int64, room *memoryRoom) *keyState
 
 	// e may have to be sent before that message
 	if joined.MissingContract != "" || joined.BrakedContract != "" {
-		joined.NextAt = limitTime(joined.NextAt, e.Message.DueAt)
+		joined.NextAt = clock.Earlier(joined.NextAt, e.Message.DueAt)
 	}
 
 	joined.isMixed = true
@@ -325,7 +326,7 @@ func (ks *keyStates) unpark(k *keyState, ch *lane.Change, gone ...lane.HeldMessa
 
 	k.NextAt, k.IsUntried = ks.now(), true
 	if k.first != nil {
-		k.NextAt = laterOf(k.NextAt, k.first.Message.DueAt)
+		k.NextAt = clock.Later(k.NextAt, k.first.Message.DueAt)
 	}
 
 	stateChanged(k)
@@ -346,7 +347,7 @@ func (ks *keyStates) nextParkedAt() time.Time {
 // lastParkedAt returns lastReleasedAt. If the wrong clock of a former holder has put lastReleasedAt
 // too far ahead, lastParkedAt returns an earlier time instead.
 func (ks *keyStates) lastParkedAt() time.Time {
-	return limitTime(ks.lastReleasedAt, ks.now().Add(maxSkew))
+	return clock.Earlier(ks.lastReleasedAt, ks.now().Add(maxSkew))
 }
 
 // goesAhead reports whether later log messages of the key wait for the first attempt of the block's

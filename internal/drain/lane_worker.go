@@ -362,7 +362,7 @@ func (t *laneWorker) lookOnce() Report {
 // before the next message comes, and hands it over. If the holder lives all the same, its lease is
 // busy.
 func (t *laneWorker) isAbandoned(tail lane.Tail, now time.Time) bool {
-	attemptedAt := laterOf(tail.LastDeliveredAt, tail.LastErrorAt)
+	attemptedAt := clock.Later(tail.LastDeliveredAt, tail.LastErrorAt)
 	return tail.IsOpen && !tail.IsClosed && now.Sub(attemptedAt) > t.drainer.Lease+maxSkew
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/lane"
 )
 
@@ -54,7 +55,7 @@ func (m *missingContracts) hold(k *keyState, e *lane.Entry) bool {
 		m.noteMissing(e)
 	}
 
-	k.waitForContract(name, since, laterOf(since, e.WaitingSince()).Add(m.patience))
+	k.waitForContract(name, since, clock.Later(since, e.WaitingSince()).Add(m.patience))
 	return k.NextAt.After(now)
 }
 
@@ -74,7 +75,7 @@ func (m *missingContracts) adopt(k *keyState) {
 		since = storedTime(now)
 	}
 
-	k.waitForContract(k.MissingContract, since, limitTime(k.NextAt, since.Add(m.patience)))
+	k.waitForContract(k.MissingContract, since, clock.Earlier(k.NextAt, since.Add(m.patience)))
 }
 
 // noteMissing makes the next change write a contract into tail that is not there yet. Otherwise no
@@ -120,7 +121,7 @@ func countMissing(keys *keyStates, now time.Time) []lane.MissingContract {
 		}
 
 		c.Messages += k.HeldCount
-		c.Since = limitTime(c.Since, k.MissingSince)
+		c.Since = clock.Earlier(c.Since, k.MissingSince)
 		byName[name] = c
 	}
 

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/lane"
 	"weir/internal/panics"
 )
@@ -95,7 +96,7 @@ func (o *outlook) planPause(p pausePlan, now time.Time) time.Duration {
 		delay = longest
 	}
 
-	t.probes[p.lane], t.pausesUntil = now.Add(delay), laterOf(t.pausesUntil, now.Add(delay))
+	t.probes[p.lane], t.pausesUntil = now.Add(delay), clock.Later(t.pausesUntil, now.Add(delay))
 
 	return delay
 }

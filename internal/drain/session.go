@@ -5,6 +5,7 @@ import (
 	"context"
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/lane"
 	"weir/internal/storage"
 	"weir/internal/weir"
@@ -113,7 +114,7 @@ func (s *session) load(ctx context.Context, t lane.Tail, hasCrashed bool) error 
 	}
 
 	if spacer := &s.drainer.spacer; s.store.Lanes == 1 {
-		spacer.adoptNext(limitTime(t.NextAllowedAt, s.now().Add(spacer.interval)))
+		spacer.adoptNext(clock.Earlier(t.NextAllowedAt, s.now().Add(spacer.interval)))
 	}
 
 	s.drainer.brakes.adoptStored(t.Brakes)
@@ -210,8 +211,8 @@ func (s *session) untilOpen() (wait time.Duration, isLong bool) {
 // opensAt returns the time at which pauses, the settle time and the calendar will all allow
 // messages. If they allow messages already, opensAt returns now.
 func (s *session) opensAt(now time.Time) time.Time {
-	return s.drainer.calendarOpensAt(laterOf(s.breaker.closedUntil(),
-		laterOf(s.pauses.laneUntil, now)))
+	return s.drainer.calendarOpensAt(clock.Later(s.breaker.closedUntil(),
+		clock.Later(s.pauses.laneUntil, now)))
 }
 
 // sleep waits for the given time. It ends earlier if a move has to begin, or if news comes (see

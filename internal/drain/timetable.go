@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/lane"
 )
 
@@ -120,7 +121,7 @@ func (p *operatorPauses) isKeyPaused(keyHash string, now time.Time) bool {
 // nextAttemptAt returns when the first message of a block may be sent: at NextAt, or at the end of
 // the key's pause if the pause ends later.
 func (p *operatorPauses) nextAttemptAt(k *keyState) time.Time {
-	return laterOf(k.NextAt, p.keyUntil[k.KeyHash])
+	return clock.Later(k.NextAt, p.keyUntil[k.KeyHash])
 }
 
 // spacer limits the rate of attempts of a process over all its lanes (delivery.rate): two attempts

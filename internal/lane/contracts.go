@@ -1,6 +1,9 @@
 package lane
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // Contracts has the names of the contracts in the settings. A message is stored with the name that
 // its contract had when it was accepted. If the contract was renamed since, the readers of a Store
@@ -57,3 +60,17 @@ func (c *Contracts) listNames(contract string) []string {
 	}
 	return slices.Concat([]string{contract}, c.former[contract])
 }
+
+// MissingContract is a contract that the settings of a lane's last holder lacked, and for which
+// messages wait.
+type MissingContract struct {
+	Contract string    `json:"contract"` // the name with which the messages are stored
+	Since    time.Time `json:"since"`    // time at which a holder first missed the contract
+	// number of messages that wait, with those behind them in the queues of keys
+	Messages int64 `json:"messages"`
+	Keys     int64 `json:"keys"` // number of ordering keys of these messages
+}
+
+// maxMissing bounds the contracts in tail, because each commit writes tail. Messages of further
+// contracts wait, too. If only such a contract comes back, the next session delivers its messages.
+const maxMissing = 50

@@ -3,6 +3,8 @@ package lane
 import (
 	"cmp"
 	"context"
+	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -205,6 +207,44 @@ func (s *Store) ReadControl(ctx context.Context, lane int) (Control, error) {
 	}
 
 	return c, nil
+}
+
+// maxControlReads is the largest number of reads in one readSnapshot.
+const maxControlReads = 8
+
+// readSnapshot reads the control rows and the markers between them as they were at one moment. An
+// answer of one page is such a snapshot, but storage can split any answer into pages. Several pages
+// count as a snapshot only if the next read returns the same rows with the same ETags.
+func (p partition) readSnapshot(ctx context.Context) ([]storage.Row, error) {
+	var before []storage.Row
+	for range maxControlReads {
+		found, pages, err := p.readControlRows(ctx)
+		if err != nil || pages == 1 ||
+			before != nil && slices.EqualFunc(before, found, sameVersion) {
+			return found, err
+		}
+		before = found
+	}
+
+	return nil, &storage.Error{Op: "lane control", Kind: storage.Unavailable, Index: -1,
+		Err: errNoSnapshot}
+}
+
+var errNoSnapshot = errors.New("storage cuts each answer, and the rows change between two")
+
+func sameVersion(a, b storage.Row) bool { return a.Key == b.Key && a.ETag == b.ETag }
+
+func (p partition) readControlRows(ctx context.Context) (found []storage.Row, pages int,
+	err error) {
+	q := storage.Query{Partition: p.name, From: rows.HeadKey, To: rows.ControlEnd}
+	for page, err := range rows.Pages(ctx, p.table, q) {
+		if err != nil {
+			return nil, pages, err
+		}
+		found, pages = append(found, page.Rows...), pages+1
+	}
+
+	return found, pages, nil
 }
 
 // EnsureControlRows creates the lane's control rows if they are missing. fence is the fence in the

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
@@ -98,8 +99,11 @@ func (b *storedBody) EditedBlob() string { return editedBody.blob.Of(b.row) }
 // WaitingSince returns the time from which on a waiting message can be sent: the latest of its
 // acceptance, its due time and the last request to replay it.
 func (e *Entry) WaitingSince() time.Time {
-	return laterOf(laterOf(e.Message.AcceptedAt, e.Message.DueAt), e.status.ReplayAskedAt)
+	return clock.Later(clock.Later(e.Message.AcceptedAt, e.Message.DueAt), e.status.ReplayAskedAt)
 }
+
+// IsReplayed reports whether the message was ever replayed.
+func (e *Entry) IsReplayed() bool { return e.Message.Replays > 0 }
 
 // entryFrom returns the entry of a message's row in the log (m_). It returns false if the row's key
 // is damaged. If other columns are damaged, the entry lacks their values.
@@ -196,4 +200,30 @@ func unpackAttempts(packed any) (attempts []weir.Attempt, err error) {
 	}
 
 	return attempts, nil
+}
+
+// packShown encodes the shown values of a message as JSON for a row. If there are no values, it
+// returns "".
+func packShown(values map[string]string) string {
+	if len(values) == 0 {
+		return ""
+	}
+
+	text, err := json.Marshal(values)
+	if err != nil {
+		panic(err) // impossible: a map of strings can always be encoded
+	}
+
+	return string(text)
+}
+
+func unpackShown(text string) (values map[string]string, err error) {
+	if text == "" {
+		return nil, nil
+	}
+
+	if err := json.Unmarshal([]byte(text), &values); err != nil {
+		return nil, fmt.Errorf("shown values: %w", err)
+	}
+	return values, nil
 }

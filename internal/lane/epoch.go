@@ -5,9 +5,11 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"time"
 
 	"weir/internal/lane/epochs"
 	"weir/internal/storage"
+	"weir/internal/weir"
 )
 
 // ErrReplaced means that the table with all messages was removed. The record of epochs that this
@@ -217,11 +219,6 @@ func (s *Store) UseEpochRecord(m epochs.Record) {
 		m.Origin
 }
 
-// Present returns the epoch of the store.
-func (s *Store) Present() epochs.Epoch {
-	return epochs.Epoch{Number: s.Epoch, Lanes: s.Lanes, Fold: s.Fold}
-}
-
 // UsesEpochRecord reports whether m is the record of epochs that the store uses. A record with a
 // changed content is still the same record. The record of a new table is a different record.
 func (s *Store) UsesEpochRecord(m epochs.Record) bool { return s.recordOrigin == m.Origin }
@@ -232,4 +229,37 @@ func (s *Store) ForEpoch(e epochs.Epoch) *Store {
 	other := *s
 	other.Epoch, other.Lanes, other.Fold, other.EarlierEpochs = e.Number, e.Lanes, e.Fold, nil
 	return &other
+}
+
+// ErrClosed means that the lane's epoch is over, or about to end. No process is allowed to hold the
+// lane.
+var ErrClosed = errors.New("closed: the number of lanes is being changed")
+
+// sealedRetry is the Retry-After of a call that is refused because the lane is sealed. A lane is
+// sealed during a change of the number of lanes. Such a change takes seconds if the lanes become
+// empty soon.
+const sealedRetry = 10 * time.Second
+
+// SealedError returns the error of a change that is refused during a change of the number of lanes.
+func SealedError(op string) error {
+	return &weir.Error{Kind: weir.Unavailable, Op: op,
+		Message: "the number of lanes is being changed; try again", RetryAfter: sealedRetry}
+}
+
+// ClockSkew is the largest difference between the clocks of two processes for which Weir works
+// correctly.
+const ClockSkew = 2 * time.Second
+
+// CheckPosition returns an error if a position was reached in another epoch than the one that is
+// open. Each call that continues a list, a search or a bulk change checks its position with
+// CheckPosition. A change of the number of lanes opens a new epoch and gives other positions to
+// waiting and dead messages, so a call that continued at the position would miss messages and say
+// that it is complete.
+func (s *Store) CheckPosition(op string, epoch int) error {
+	if epoch == s.Epoch {
+		return nil
+	}
+	message := "the number of lanes has changed since the earlier answer: begin anew, without continue"
+	return &weir.Error{Kind: weir.Malformed, Op: op, Message: message,
+		Problems: []weir.Problem{{Path: "continue", Rule: "outdated", Message: message}}}
 }

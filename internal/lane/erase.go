@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/lane/epochs"
 	"weir/internal/lane/outbox"
 	"weir/internal/lane/rows"
@@ -347,7 +348,7 @@ func (e *Entry) erasedValues(at time.Time) (map[string]any, error) {
 
 	rows.Put(v, erasedKeyCells(m.Key)...)
 	rows.Put(v, rows.Stage.Is(string(e.Stage)), rows.Attempts.Is(packed),
-		rows.FinishedAt.Is(laterOf(st.FinishedAt, m.AcceptedAt)), rows.ErasedAt.Is(at))
+		rows.FinishedAt.Is(clock.Later(st.FinishedAt, m.AcceptedAt)), rows.ErasedAt.Is(at))
 	if e.Stage == weir.Dead {
 		rows.Put(v, rows.LastError.Is(erasedReason))
 	}

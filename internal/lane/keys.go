@@ -1,11 +1,15 @@
 package lane
 
 import (
+	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 
 	"weir/internal/lane/epochs"
 	"weir/internal/lane/rows"
+	"weir/internal/storage"
 	"weir/internal/weir"
 )
 
@@ -24,6 +28,11 @@ func (s *Store) KeyHash(key string) string { return rows.Hash("key", s.Fold.Fold
 
 // LaneOf returns the lane of an ordering key.
 func (s *Store) LaneOf(key string) int { return OfKey(key, s.Present()) }
+
+// Present returns the epoch of the store.
+func (s *Store) Present() epochs.Epoch {
+	return epochs.Epoch{Number: s.Epoch, Lanes: s.Lanes, Fold: s.Fold}
+}
 
 // blockIDOf returns the id of the block for a message that has to wait. With onFailure: skip the
 // message gets a block of its own, and otherwise it gets the block of its key. keyHash is the
@@ -58,3 +67,42 @@ func ofHash(sum []byte, lanes int) int { return int(binary.BigEndian.Uint64(sum)
 
 // LeaseName returns the name of a lane's lease.
 func (s *Store) LeaseName(lane int) string { return "lane-" + s.Partition(lane) }
+
+// newNonce returns the random text in the id of a message, or of a request.
+func newNonce() string {
+	nonce := make([]byte, weir.NonceSize)
+	rand.Read(nonce) // never fails: crypto/rand ends the program instead
+	return hex.EncodeToString(nonce)
+}
+
+// partition is the table partition of one lane of one epoch.
+type partition struct {
+	table   storage.Table
+	name    string
+	damages *Damages
+}
+
+// rowsOf returns the partition that has the rows of a message.
+func (s *Store) rowsOf(id weir.ID) partition {
+	return partition{s.Table, rows.Partition(id.Epoch, id.Lane), s.Damages}
+}
+
+// rowsOfLane returns the partition of a lane in the store's epoch.
+func (s *Store) rowsOfLane(lane int) partition {
+	return partition{s.Table, s.Partition(lane), s.Damages}
+}
+
+func (p partition) hasRow(ctx context.Context, key string) (bool, error) {
+	_, err := p.table.Get(ctx, p.name, key)
+	if storage.Is(err, storage.NotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// hasPrefix reports whether there is a row whose key begins with prefix.
+func (p partition) hasPrefix(ctx context.Context, prefix string) (bool, error) {
+	found, err := rows.ReadFirst(ctx, p.table,
+		rows.WithPrefix(p.name, prefix, rows.Names(rows.Seq)), 1)
+	return len(found) > 0, err
+}

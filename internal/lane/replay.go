@@ -208,9 +208,6 @@ func editFrom(v map[string]any) map[string]any {
 // HasEdit reports whether a request for a replay has an edited body.
 func (w Request) HasEdit() bool { return len(w.edit) > 0 }
 
-// IsReplayed reports whether the message was ever replayed.
-func (e *Entry) IsReplayed() bool { return e.Message.Replays > 0 }
-
 // AttemptsSinceReplay returns the number of counted attempts after the last replay. If the message
 // was never replayed, it returns the number of all counted attempts.
 func (e *Entry) AttemptsSinceReplay() int { return e.AttemptCount - e.attemptsBefore }

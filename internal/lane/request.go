@@ -2,8 +2,6 @@ package lane
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"strings"
 	"time"
@@ -311,12 +309,6 @@ func nonceOf(ctx context.Context) string {
 		return call
 	}
 	return newNonce()
-}
-
-func newNonce() string {
-	nonce := make([]byte, weir.NonceSize)
-	rand.Read(nonce) // never fails: crypto/rand ends the program instead
-	return hex.EncodeToString(nonce)
 }
 
 func (e *Entry) rowETag() storage.ETag { return storage.ETag(strings.TrimSpace(e.status.Version)) }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/lane/rows"
 	"weir/internal/storage"
 )
@@ -156,7 +157,7 @@ func (t *retentionRun) walkPages(ctx context.Context) (time.Time, error) {
 		case !t.walk.startedAt.Add(walkInterval).After(now):
 			t.walk = retentionWalk{startedAt: now}
 		default:
-			return earlierOf(laterOf(young, now.Add(t.pauseLength())), now.Add(walkInterval)), nil
+			return clock.Earlier(clock.Later(young, now.Add(t.pauseLength())), now.Add(walkInterval)), nil
 		}
 	}
 }

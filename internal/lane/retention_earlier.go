@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/lane/epochs"
 	"weir/internal/storage"
 )
@@ -38,7 +39,7 @@ func (r *Retention) RunEarlierEpochs(ctx context.Context) (time.Time, error) {
 				return time.Time{}, err
 			}
 		} else {
-			soonest = earlierOf(soonest, at)
+			soonest = clock.Earlier(soonest, at)
 		}
 	}
 
@@ -63,7 +64,7 @@ func (r *Retention) removeFromEpoch(ctx context.Context, e,
 	gone, soonest = true, r.Store.Now().Add(walkInterval)
 	for lane := range e.Lanes {
 		if !empty[lane] {
-			gone, soonest = false, earlierOf(soonest, at[lane])
+			gone, soonest = false, clock.Earlier(soonest, at[lane])
 		}
 	}
 

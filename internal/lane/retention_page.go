@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/lane/rows"
 	"weir/internal/storage"
 	"weir/internal/weir"
@@ -86,7 +87,7 @@ func (t *retentionRun) cutAtYoung(messages []*expiringMessage, now time.Time) ([
 			end.Sub(now) <= removalWait {
 			// The walk waits for this message until end. If it passed over the message now, only
 			// the next walk would remove it.
-			young = laterOf(young, end)
+			young = clock.Later(young, end)
 		}
 
 		if young.After(now) {
@@ -107,9 +108,9 @@ func (t *retentionRun) endOf(m *expiringMessage, now time.Time) (time.Time, bool
 	case m.stage == weir.Dead:
 		// A request that waits for the holder needs the message. So the message is kept for
 		// KeepDead after a request.
-		askedAt := laterOf(rows.ReplayAskedAt.Of(m.rowValues()),
+		askedAt := clock.Later(rows.ReplayAskedAt.Of(m.rowValues()),
 			rows.DiscardAskedAt.Of(m.rowValues()))
-		return laterOf(m.finishedAt, askedAt).Add(t.KeepDead), true
+		return clock.Later(m.finishedAt, askedAt).Add(t.KeepDead), true
 
 	case m.isEndUnknown():
 		// The message is below the cursor, and is not held. So it is final, although its row has

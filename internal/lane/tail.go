@@ -1,6 +1,9 @@
 package lane
 
 import (
+	"context"
+	"encoding/json"
+	"strings"
 	"time"
 
 	"weir/internal/lane/rows"
@@ -173,7 +176,8 @@ func (t Tail) tailValues() map[string]any {
 		rows.InFlightCrashes.Is(t.InFlightCrashes), rows.InFlightFence.Is(t.InFlightFence),
 		rows.IsClosed.Is(t.IsClosed), rows.MovedRecorded.Is(t.MovedRecorded),
 		rows.SentBelow.Is(t.SentBelow),
-		rows.Missing.Is(packMissing(t.Missing)), rows.Brakes.Is(packBrakes(t.Brakes)),
+		rows.Missing.Is(packList(t.Missing, maxMissing)),
+		rows.Brakes.Is(packList(t.Brakes, maxTailBrakes)),
 	)
 }
 
@@ -193,8 +197,8 @@ func tailFrom(r storage.Row) Tail {
 		CMSPause: CMSPause{PausedUntil: rows.PausedUntil.Of(v), PauseReason: rows.PauseReason.Of(v),
 			PauseCount: rows.PauseCount.Of(v), PauseCause: rows.PauseCause.Of(v),
 			RefusingSince: rows.RefusingSince.Of(v), ProbedBelow: rows.ProbedBelow.Of(v)},
-		Missing:    unpackMissing(rows.Missing.Of(v)),
-		Brakes:     unpackBrakes(rows.Brakes.Of(v)),
+		Missing:    unpackList[MissingContract](rows.Missing.Of(v)),
+		Brakes:     unpackList[Brake](rows.Brakes.Of(v)),
 		SendLimits: SendLimits{rows.SettleUntil.Of(v), rows.NextAllowedAt.Of(v)},
 		HolderReport: HolderReport{rows.Holder.Of(v), rows.LastError.Of(v), rows.LastErrorAt.Of(v),
 			rows.LastDeliveredAt.Of(v), rows.AttemptingID.Of(v), rows.AttemptingSince.Of(v)},
@@ -203,4 +207,97 @@ func tailFrom(r storage.Row) Tail {
 			InFlightFence: rows.InFlightFence.Of(v)},
 		EpochEnd: EpochEnd{IsClosed: rows.IsClosed.Of(v), MovedRecorded: rows.MovedRecorded.Of(v)},
 	}
+}
+
+// packList returns the value of a column of tail with a list, at most the first elements of it;
+// "" = the list is empty.
+func packList[T any](list []T, most int) string {
+	if len(list) == 0 {
+		return ""
+	}
+
+	data, err := json.Marshal(list[:min(len(list), most)])
+	if err != nil {
+		return "" // this cannot happen: each time comes from storage or from a clock
+	}
+
+	return string(data)
+}
+
+// unpackList returns the list in a value of packList. It returns nil for a value that it cannot
+// read: otherwise no process could read the lane's control rows.
+func unpackList[T any](packed string) (list []T) {
+	if packed == "" || json.Unmarshal([]byte(packed), &list) != nil {
+		return nil
+	}
+	return list
+}
+
+// Brake is a rejection by the CMS that has made messages of several keys dead, with no delivery of
+// their contract between. While it is closed, further messages with this rejection wait.
+type Brake struct {
+	Contract    string    `json:"contract"`
+	Fingerprint string    `json:"fingerprint"`         // as in the lists of errors
+	CMSStatus   int       `json:"cmsStatus,omitempty"` // 0 = the request could not be built
+	Reason      string    `json:"reason"`              // normalised; see weir.Fingerprint
+	Since       time.Time `json:"since"`               // time at which it was closed
+	// messages of the lane that wait, with those behind them
+	Messages int64 `json:"messages"`
+	Keys     int64 `json:"keys"` // number of ordering keys of these messages
+}
+
+// maxTailBrakes bounds the brakes in tail, because each commit writes tail.
+const maxTailBrakes = 20
+
+// Recovery is a delivery by a lane that had paused for the CMS. It shows to other lanes that their
+// pauses of the same cause are over.
+type Recovery struct {
+	Contract string    // contract of the delivered message
+	At       time.Time // time at which the attempt began that delivered the message
+}
+
+// The causes of pauses for the CMS (CMSPause.PauseCause).
+const (
+	// CauseAway means that the CMS was away. A delivery of any contract shows that it is back.
+	CauseAway     = "away"
+	refusedPrefix = "refused "
+)
+
+// CauseRefused returns the cause of a pause in which the CMS refuses messages of a contract. Only a
+// delivery of that contract shows that the CMS takes messages again.
+func CauseRefused(contract string) string { return refusedPrefix + contract }
+
+// Ends reports whether the recovery ends the pause in tail: the causes match, and the attempt that
+// was delivered began after the lane's last failure.
+func (r Recovery) Ends(t Tail) bool {
+	contract, isRefused := strings.CutPrefix(t.PauseCause, refusedPrefix)
+	isSame := t.PauseCause == CauseAway || isRefused && contract == r.Contract
+	return isSame && !t.PausedUntil.IsZero() && r.At.After(t.LastErrorAt)
+}
+
+// SaveRecovery stores a recovery for other processes, in place of an earlier one.
+func (s *Store) SaveRecovery(ctx context.Context, r Recovery) error {
+	_, err := s.Table.Transact(ctx, rows.MetaPartition,
+		[]storage.Op{{Kind: storage.Upsert, Key: rows.RecoveredKey,
+			Values: rows.Values(rows.Contract.Is(r.Contract), rows.RecoveredAt.Is(r.At))}})
+	return err
+}
+
+// ReadRecovery reads the last recovery that a process has stored. It returns the zero Recovery if
+// there is none, or if its time lies ahead because the clock of that process was wrong.
+func (s *Store) ReadRecovery(ctx context.Context) (Recovery, error) {
+	row, err := s.Table.Get(ctx, rows.MetaPartition, rows.RecoveredKey)
+	if storage.Is(err, storage.NotFound) {
+		return Recovery{}, nil
+	}
+	if err != nil {
+		return Recovery{}, err
+	}
+
+	r := Recovery{Contract: rows.Contract.Of(row.Values), At: rows.RecoveredAt.Of(row.Values)}
+	if r.At.After(s.Now().Add(2 * ClockSkew)) {
+		return Recovery{}, nil
+	}
+
+	return r, nil
 }

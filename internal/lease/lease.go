@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"weir/internal/clock"
 	"weir/internal/panics"
 	"weir/internal/retry"
 	"weir/internal/storage"
@@ -196,4 +197,51 @@ func (l *Lease) sendRelease(ctx context.Context) error {
 		return nil
 	}
 	return fmt.Errorf("release lease %s: %w", l.name, err)
+}
+
+// renewDelay is the pause after a renewal that failed.
+const renewDelay = time.Second
+
+func (l *Lease) keepRenewing() {
+	wait := l.cfg.Length / 3
+	for clock.Sleep(l.ctx, wait) && l.Trusted() {
+		wait = l.renewOnce()
+	}
+}
+
+// renewOnce sends one renewal, and returns the time to wait before the next one. After a success,
+// the next renewal begins a third of the lease's length after the beginning of this renewal.
+func (l *Lease) renewOnce() time.Duration {
+	ctx, cancel := context.WithTimeout(l.ctx, l.cfg.requestTimeout())
+	defer cancel()
+	sent := l.readClocks()
+	err := l.cfg.Leases.Renew(ctx, l.name, l.id)
+	switch {
+	case err == nil:
+		l.extendTrust(sent)
+		return l.cfg.Length/3 - time.Since(sent.mono)
+	case storage.Is(err, storage.Conflict):
+		l.setLost(err)
+	case l.ctx.Err() == nil:
+		l.cfg.Log.Warn("lease: not renewed", "err", err)
+	}
+
+	return renewDelay
+}
+
+// Do takes the lease, calls do with the lease's context, and releases the lease. A panic of do
+// becomes an error, so that the lease is released. If another process has the lease, Do returns
+// ErrBusy and does not call do. A lease that storage does not release ends by itself.
+func Do(ctx context.Context, cfg Config, name string, do func(context.Context) error) error {
+	l, err := Acquire(ctx, cfg, name)
+	if err != nil {
+		return err
+	}
+
+	err = panics.Catch(func() error { return do(l.Context()) })
+	if failed := l.Release(ctx); failed != nil {
+		l.cfg.Log.Warn("lease: not released", "err", failed)
+	}
+
+	return err
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/lane"
 	"weir/internal/lane/lists"
 	"weir/internal/weir"
@@ -151,23 +152,23 @@ func (v *forecaster) estimateSendTime(ctx context.Context) time.Time {
 		return time.Time{}
 	}
 
-	at := laterOf(v.now, laterOf(v.st.NextAttemptAt, v.first.NextAttemptAt))
+	at := clock.Later(v.now, clock.Later(v.st.NextAttemptAt, v.first.NextAttemptAt))
 	if v.st.Stage == weir.Scheduled {
-		at = laterOf(v.now, v.st.Message.DueAt)
+		at = clock.Later(v.now, v.st.Message.DueAt)
 	}
 
 	if p, ok := v.findKeyPause(); ok {
 		if p.Until.IsZero() {
 			return time.Time{}
 		}
-		at = laterOf(at, p.Until)
+		at = clock.Later(at, p.Until)
 	}
 
 	for _, h := range v.pauseCauses(v.control, v.now) {
 		if h.Until.IsZero() {
 			return time.Time{}
 		}
-		at = laterOf(at, h.Until)
+		at = clock.Later(at, h.Until)
 	}
 
 	// The messages that are sent first also wait for the end of the pauses. So the time for sending
@@ -183,7 +184,7 @@ func (v *forecaster) estimateSendTime(ctx context.Context) time.Time {
 	}
 
 	if closed, _, until := v.isClosed(at); closed {
-		at = laterOf(at, until)
+		at = clock.Later(at, until)
 	}
 
 	if at = at.UTC(); at.Year() > maxYear {
@@ -203,13 +204,6 @@ func (v *forecaster) messagesAhead() int64 {
 		ahead = max(ahead, v.st.Message.ID.Seq-v.control.Tail.Cursor)
 	}
 	return ahead
-}
-
-func laterOf(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // isMissing reports whether the settings lack the contract of a message. The zero status has no

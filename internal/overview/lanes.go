@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/lane"
 	"weir/internal/lane/lists"
 	"weir/internal/weir"
@@ -152,7 +153,7 @@ func (l *Lane) isStanding(pace Rate) bool {
 		return false
 	}
 
-	moved := laterOf(laterOf(l.LastDeliveredAt, l.LastErrorAt), l.OldestAt)
+	moved := clock.Later(clock.Later(l.LastDeliveredAt, l.LastErrorAt), l.OldestAt)
 	limit := standingAfter
 	if pace.Known && pace.PerMinute > 0 { // a slow CMS needs longer for each message
 		limit = max(limit, toDuration(3/pace.PerMinute))

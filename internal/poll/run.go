@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"weir/internal/clock"
 	"weir/internal/drain"
 	"weir/internal/lane"
 	"weir/internal/panics"
@@ -99,7 +100,7 @@ func (r *Run) wakeLoop(ctx context.Context) (runs int, err error) {
 		case !now.Before(stop):
 			return runs, err
 		case now.Before(next):
-			r.waitForChange(ctx, earlierOf(stop, next).Sub(now))
+			r.waitForChange(ctx, clock.Earlier(stop, next).Sub(now))
 		default:
 			next = now.Add(r.Idle)
 			runs++
@@ -224,11 +225,4 @@ func (r *Run) closeDrains(ctx context.Context) error {
 	}
 
 	return nil
-}
-
-func earlierOf(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }

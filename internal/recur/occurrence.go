@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/lane"
 	"weir/internal/storage"
 	"weir/internal/weir"
@@ -304,7 +305,7 @@ func (r *Runner) fileMessage(ctx context.Context, s *Schedule, now time.Time) er
 		return err
 	}
 
-	if m.DueAt = laterOf(m.DueAt, due); !m.DueAt.After(now) {
+	if m.DueAt = clock.Later(m.DueAt, due); !m.DueAt.After(now) {
 		m.DueAt = time.Time{} // deliver at once
 	}
 

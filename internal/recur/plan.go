@@ -286,7 +286,7 @@ func (p *Plan) countMissed(first, now time.Time) (time.Time, int64) {
 func (p *Plan) lastBefore(known, now time.Time) time.Time {
 	for _, back := range []time.Duration{time.Minute, time.Hour, 48 * time.Hour,
 		32 * 24 * time.Hour} {
-		from := laterOf(known, now.Add(-back))
+		from := clock.Later(known, now.Add(-back))
 		if last := p.scanUntil(from, now); last.After(from) {
 			return last
 		}

@@ -1,6 +1,10 @@
 package recur
 
-import "time"
+import (
+	"time"
+
+	"weir/internal/clock"
+)
 
 // MaxPreview is the largest number of runs that a caller of the API can request.
 const MaxPreview = 200
@@ -82,7 +86,7 @@ func (p *Plan) newDoubled(local time.Time) Change {
 func (p *Plan) findSkipped(from, to time.Time, n int) []Change {
 	var out []Change
 	if !p.start.IsZero() {
-		from = laterOf(from, p.start)
+		from = clock.Later(from, p.start)
 	}
 
 	for at := from.In(p.zone); ; {

@@ -193,10 +193,3 @@ func toUTC(t time.Time) time.Time {
 	}
 	return t.UTC()
 }
-
-func laterOf(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}

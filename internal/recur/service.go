@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/lane"
 	"weir/internal/storage"
 	"weir/internal/weir"
@@ -285,7 +286,7 @@ func (r *Runner) nextRevision(ctx context.Context, name string, old Schedule,
 		if err != nil {
 			return Schedule{}, err
 		}
-		next.NextAt = plan.Next(laterOf(now, next.SettledAt))
+		next.NextAt = plan.Next(clock.Later(now, next.SettledAt))
 	}
 
 	var err error
@@ -418,7 +419,7 @@ func (r *Runner) Preview(ctx context.Context, name string, n int) (Preview, erro
 		return Preview{}, err
 	}
 
-	return plan.Preview(laterOf(r.cfg.Now(), s.SettledAt), n), nil
+	return plan.Preview(clock.Later(r.cfg.Now(), s.SettledAt), n), nil
 }
 
 // Try checks a definition as Put does, but not against the Limits. It returns up to n runs of the

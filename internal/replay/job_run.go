@@ -254,7 +254,7 @@ func (w *jobRun) replayPortion(ctx context.Context) error {
 	// If the previous portion had no room for all messages of its last key, this portion continues
 	// with that key, and does not wait for nextPortionAt. The wait after this portion still counts
 	// from nextPortionAt, so that the job keeps its rate on average.
-	began, before := laterOf(w.Now(), w.nextPortionAt), w.job.Replayed
+	began, before := clock.Later(w.Now(), w.nextPortionAt), w.job.Replayed
 	defer w.Wake(portion[0].lane)
 	results, err := w.Log.ReplayMany(ctx, portion[0].lane, requested, w.job.Force)
 	w.checkpoint.Next = w.checkpoint.Next[w.recordPortion(portion, results):]
@@ -317,13 +317,6 @@ func (w *jobRun) recordPortion(portion []portionMessage, results []error) (done 
 	}
 
 	return done
-}
-
-func laterOf(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 func (w *jobRun) recordReplayed(i deadMessage) {

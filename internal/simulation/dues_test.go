@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/lane"
 	"weir/internal/storage"
 	"weir/internal/weir"
@@ -321,9 +322,9 @@ func (c *checker) checkRows(l *laneState, number int, now lane.Control) (uncount
 	}
 
 	for _, b := range c.firstBlocks(number) {
-		at := laterOf(b.NextAt, l.pausedUntil(b.KeyHash))
+		at := clock.Later(b.NextAt, l.pausedUntil(b.KeyHash))
 		if f := first[b.ID]; f != nil { // the due time of the message may be later than NextAt
-			at = laterOf(at, f.due)
+			at = clock.Later(at, f.due)
 		}
 		sooner(at)
 	}
@@ -344,13 +345,6 @@ func (c *checker) checkRows(l *laneState, number int, now lane.Control) (uncount
 	}
 
 	return c.checkRequests(l, number, now, next)
-}
-
-func laterOf(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
 
 // firstBlocks returns the blocks of a lane, except a block that waits for another block of the same

@@ -321,7 +321,7 @@ func (w *town) checkBooks() {
 var relaneMutants = []mutant{
 	{name: "a sealed lane takes messages", file: "lane/append_transaction.go",
 		text: "if t.pending.head.IsSealed {", new: "if false {", caught: "filed as"},
-	{name: "idempotency keys of earlier epochs forgotten", file: "lane/earlier_epochs.go",
+	{name: "idempotency keys of earlier epochs forgotten", file: "lane/read_message.go",
 		text: `if idempotencyKey == "" || len(s.EarlierEpochs) == 0 {`, new: "if true {",
 		caught: "was filed as"},
 	{name: "fences begin anew", file: "lane/epochend/copy.go", text: "fence := slices.Max(fences)",

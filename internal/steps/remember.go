@@ -23,12 +23,6 @@ type remembering struct {
 	forgets    []place // places of "do: forget" in the steps' own rules
 }
 
-// Remembers reports whether a step of the contract has the setting "remember".
-func (s *Sender) Remembers(contract string) bool {
-	ch := s.chains[contract]
-	return ch != nil && ch.remembering.hasSetting
-}
-
 func (c *compiler) compileRemember(settings map[string]pair, st *step, s *scope) {
 	p, ok := settings["remember"]
 	if !ok || c.chain == nil {

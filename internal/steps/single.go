@@ -1,8 +1,6 @@
 package steps
 
 import (
-	"fmt"
-
 	"weir/internal/cms"
 	"weir/internal/weir"
 )
@@ -53,22 +51,4 @@ func newSingle(cfg Config) *chain {
 		retryAfter: cfg.RetryAfter, address: &address{text: to, takesEmpty: true}}
 
 	return &chain{isSingle: true, steps: []*step{st}}
-}
-
-// judgeSingle returns the verdict for the answer to a single request: the result of cms.Classify,
-// except if a 2xx answer was lost in the middle, or if the contract's setting "success" needs bytes
-// of it that were not read.
-func (r *run) judgeSingle(a *answer, result weir.Result) verdict {
-	hasRule := r.sender.cfg.SuccessRules[r.delivery.Message.Contract] != nil
-	switch {
-	case !a.isCut || a.Status/100 != 2:
-	case a.endedEarly:
-		result = weir.Result{Outcome: weir.OutcomeRetry, Status: a.Status, Reason: a.cutBy}
-	case hasRule && result.Outcome != weir.OutcomeDelivered:
-		result.Reason = fmt.Sprintf(
-			"%d, but the first %d bytes of the answer (delivery.maxAnswer) "+
-				"do not match success", a.Status, len(a.raw))
-	}
-
-	return verdict{result: result}
 }

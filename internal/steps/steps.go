@@ -173,3 +173,9 @@ func (s *Sender) sendChain(ctx context.Context, d weir.Delivery,
 
 	return result
 }
+
+// Remembers reports whether a step of the contract has the setting "remember".
+func (s *Sender) Remembers(contract string) bool {
+	ch := s.chains[contract]
+	return ch != nil && ch.remembering.hasSetting
+}
