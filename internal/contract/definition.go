@@ -334,14 +334,18 @@ func (c *compiledContract) buildMessage(doc *etree.Document, now time.Time,
 		}
 	}
 
-	redacted := c.findRedactedPlaces(doc)
-	if problems := c.findExposed(doc, redacted); len(problems) > 0 {
-		return weir.Message{Contract: c.def.Name}, problems
+	var redacted redactedPlaces
+	var problems []weir.Problem
+	if len(c.secret) > 0 {
+		redacted = c.findRedactedPlaces(doc)
+		if exposed := c.findExposed(doc, redacted); len(exposed) > 0 {
+			return weir.Message{Contract: c.def.Name}, exposed
+		}
+		problems = c.findMarks(doc, places)
 	}
 
 	m := weir.Message{Contract: c.def.Name, Supersede: c.def.Supersede, Skip: c.skip,
 		Shown: c.readShownFields(doc, redacted)}
-	problems := c.findMarks(doc, places)
 	key, wrong := c.readKey(doc, places)
 	m.Key, problems = key, append(problems, wrong...)
 	if c.version != nil {

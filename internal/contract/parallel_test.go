@@ -91,7 +91,7 @@ func TestRule_CheckValue_RefusesUncheckableValues(t *testing.T) {
 	}
 
 	r := rule{path: p, tag: "len=abc"}
-	if found, isBroken := r.checkValue("x", false); !isBroken || found.Rule != "len=abc" {
+	if found, isBroken := r.checkValue(placedValue{text: "x"}, redactedPlaces{}); !isBroken || found.Rule != "len=abc" {
 		t.Errorf("got %+v, want a problem of Rule len=abc", found)
 	}
 }

@@ -171,10 +171,6 @@ func (r redactedPlaces) hasValue(v placedValue) bool {
 // because rows, logs and headers show these three values.
 func (c *compiledContract) findExposed(doc *etree.Document,
 	redacted redactedPlaces) []weir.Problem {
-	if len(c.secret) == 0 {
-		return nil
-	}
-
 	var problems []weir.Problem
 	for _, p := range append(slices.Clone(c.key), c.version, c.due) {
 		if p != nil && slices.ContainsFunc(p.selectPlacedValues(doc), redacted.hasValue) {

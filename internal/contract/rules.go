@@ -240,7 +240,7 @@ func (r *rule) checkDocument(doc *etree.Document, places *places,
 
 	var problems []weir.Problem
 	for _, v := range values {
-		if problem, isBroken := r.checkValue(v.text, redacted.hasValue(v)); isBroken {
+		if problem, isBroken := r.checkValue(v, redacted); isBroken {
 			places.setPlace(&problem, v.element)
 			problems = append(problems, problem)
 		}
@@ -256,10 +256,10 @@ func (r *rule) lacksRequired(values []placedValue) bool {
 			func(v placedValue) bool { return strings.TrimSpace(v.text) != "" })
 }
 
-// checkValue returns the problem of one value. If isRedacted is true, the problem does not repeat
-// the value.
-func (r *rule) checkValue(value string, isRedacted bool) (problem weir.Problem, isBroken bool) {
-	broken, err := r.findBroken(value)
+// checkValue returns the problem of one value. The problem does not repeat a redacted value.
+func (r *rule) checkValue(v placedValue, redacted redactedPlaces) (problem weir.Problem,
+	isBroken bool) {
+	broken, err := r.findBroken(v.text)
 	if err != nil { // refuse a value that cannot be checked
 		broken = r.tag
 	}
@@ -268,14 +268,14 @@ func (r *rule) checkValue(value string, isRedacted bool) (problem weir.Problem, 
 		return weir.Problem{}, false
 	}
 
-	if isRedacted {
+	if redacted.hasValue(v) {
 		return weir.Problem{Path: r.given, Rule: broken,
 				Message: fmt.Sprintf("%s must satisfy %s; its value is redacted", r.given, broken)},
 			true
 	}
 
 	return weir.Problem{Path: r.given, Rule: broken,
-		Message: r.given + " " + r.describeBroken(value, broken)}, true
+		Message: r.given + " " + r.describeBroken(v.text, broken)}, true
 }
 
 // describeBroken returns the end of a sentence that begins with the rule's path, such as "is 9 and
