@@ -79,6 +79,10 @@ const hiddenText = contract.RedactedMark +
 // NewMask returns a mask for the fields Values and Written of a contract.Redaction. It ignores
 // empty values. If the values are too many or too long, the mask hides each whole text.
 func NewMask(values, written []string) Mask {
+	if len(values)+len(written) == 0 {
+		return Mask{}
+	}
+
 	// the tags in an element are not secret
 	hasTags := func(text string) bool { return strings.Contains(text, "<") }
 	parts := slices.Concat(values, slices.DeleteFunc(slices.Clone(written), hasTags))
