@@ -204,16 +204,13 @@ func (s *Sender) EnqueueRelief(ctx context.Context, lane int) error {
 func (s *Sender) enqueueFresh(ctx context.Context, lane int, maxVisible,
 	latest time.Duration) error {
 	now := s.cfg.Now()
-	s.forgetVisible(lane, now.Add(-maxVisible))
-	return s.enqueue(ctx, lane, now, 0, latest)
-}
-
-func (s *Sender) forgetVisible(lane int, before time.Time) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.dropTickets(func(t *pendingTicket) bool {
-		return t.leadsTo(lane) && t.visibleAt.Before(before)
+		return t.leadsTo(lane) && t.visibleAt.Before(now.Add(-maxVisible))
 	})
+	s.mu.Unlock()
+
+	return s.enqueue(ctx, lane, now, 0, latest)
 }
 
 // Leave is called when this process takes no lane any more, but still appends messages. From then
@@ -364,11 +361,24 @@ func (s *Sender) reserveTicket(lane int, now, visibleAt, needed time.Time) *pend
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dropTickets(func(t *pendingTicket) bool { return !t.visibleAt.After(now.Add(-s.cfg.CountsFor)) })
-	if s.isExpected(lane, needed) || s.isExpected(AllLanes, needed) {
+
+	// A pending ticket can become visible up to queueResolution late, because its delay was rounded
+	// up to whole seconds.
+	isExpected := func(t *pendingTicket) bool {
+		return t.leadsTo(lane) && !t.visibleAt.After(needed.Add(queueResolution))
+	}
+	if slices.ContainsFunc(s.pending, isExpected) {
 		return nil
 	}
 
-	if s.countLaneTickets() >= maxLaneTickets {
+	ofLanes := 0
+	for _, t := range s.pending {
+		if t.lane != AllLanes {
+			ofLanes++
+		}
+	}
+
+	if ofLanes >= maxLaneTickets {
 		lane = AllLanes
 	}
 
@@ -376,26 +386,6 @@ func (s *Sender) reserveTicket(lane int, now, visibleAt, needed time.Time) *pend
 	s.pending = append(s.pending, t)
 
 	return t
-}
-
-// isExpected reports whether a pending ticket of the lane is visible by the time "needed". The
-// caller holds mu.
-func (s *Sender) isExpected(lane int, needed time.Time) bool {
-	// A pending ticket can become visible up to queueResolution late, because its delay was rounded
-	// up to whole seconds.
-	return slices.ContainsFunc(s.pending, func(t *pendingTicket) bool {
-		return t.lane == lane && !t.visibleAt.After(needed.Add(queueResolution))
-	})
-}
-
-// countLaneTickets returns the number of pending tickets of single lanes. The caller holds mu.
-func (s *Sender) countLaneTickets() (count int) {
-	for _, t := range s.pending {
-		if t.lane != AllLanes {
-			count++
-		}
-	}
-	return count
 }
 
 func (s *Sender) cancelTicket(failed *pendingTicket) {
