@@ -104,7 +104,7 @@ func (r *tracer) buildPrograms(ctx context.Context) error {
 
 	builds := []*exec.Cmd{
 		exec.CommandContext(ctx, "go", "build", "-overlay", overlay, "-cover", "-coverpkg",
-			module+"/...", "-o", filepath.Join(r.work, "app", "handler"), "./handler"),
+			countedPackages, "-o", filepath.Join(r.work, "app", "handler"), "./handler"),
 		exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(r.work, "funchost"),
 			"weir/tools/funchost"),
 	}
@@ -118,6 +118,10 @@ func (r *tracer) buildPrograms(ctx context.Context) error {
 
 	return r.stageApp()
 }
+
+// countedPackages are the packages with counters: all but the main package, because the tool that
+// adds counters cannot read a file of an overlay. The main package only starts and ends a process.
+const countedPackages = module + "/internal/...," + module + "/functions/..."
 
 // snapshotSource is a file of the program's main package, for the traced program alone. It writes
 // the counters when a file asks for them, while the program goes on.
