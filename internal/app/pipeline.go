@@ -74,7 +74,7 @@ func newAppender(a *App, store *lane.Store, waker wake.Waker) *lane.Appender {
 		a.instruments.recordAppended(number, messages)
 	}
 
-	appender.OnWake = waker.WakeOffered
+	appender.OnWake = waker.Filed().Ring
 	return appender
 }
 

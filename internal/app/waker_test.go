@@ -31,8 +31,10 @@ func TestWaker(t *testing.T) {
 		// wanted number of tickets after 50 calls within a second, by called method
 		tickets map[string]int
 	}{
-		"Any":     {settings.AnyInstance, true, map[string]int{"ring": 1, "wake": 0, "offer": 1}},
-		"Process": {settings.ProcessInstance, false, map[string]int{"ring": 1, "wake": 1, "offer": 1}},
+		"Any": {settings.AnyInstance, true, map[string]int{"ring": 1, "wake": 0, "offer": 1,
+			"abandoned": 1}},
+		"Process": {settings.ProcessInstance, false, map[string]int{"ring": 1, "wake": 1,
+			"offer": 1, "abandoned": 1}},
 	} {
 		for called, want := range c.tickets {
 			t.Run(name+" "+called, func(t *testing.T) {
@@ -60,6 +62,7 @@ func TestWaker(t *testing.T) {
 						Tickets: tickets, Lease: 15 * time.Second, Now: time.Now, Log: a.log})
 					waker := wake.Waker{Drainer: drainer, Tickets: tickets,
 						TicketsOnly: a.settings.DeliversByTicket()}
+					appender := newAppender(a, store, waker)
 
 					for range 50 {
 						map[string]func(){
@@ -68,6 +71,10 @@ func TestWaker(t *testing.T) {
 							"offer": func() {
 								waker.Offer(0, []weir.Message{{}})
 								waker.Filed().Ring(0)
+							},
+							"abandoned": func() { // by a caller that gave up
+								waker.Offer(0, []weir.Message{{}})
+								appender.OnWake(0)
 							},
 						}[called]()
 

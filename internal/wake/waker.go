@@ -52,16 +52,10 @@ func (w Waker) Filed() Ringer { return filedRinger{w} }
 type filedRinger struct{ Waker }
 
 func (r filedRinger) Ring(lane int) {
-	r.WakeOffered(lane)
-	r.Tickets.EnqueueAsync(lane)
-}
-
-// WakeOffered wakes the drainer of this process for messages that were offered. If TicketsOnly is
-// set, WakeOffered does nothing.
-func (w Waker) WakeOffered(lane int) {
-	if !w.TicketsOnly {
-		w.Drainer.WakeOffered(lane)
+	if !r.TicketsOnly {
+		r.Drainer.WakeOffered(lane)
 	}
+	r.Tickets.EnqueueAsync(lane)
 }
 
 // Wake makes the drainer of this process look at a lane. If TicketsOnly is set, Wake enqueues a
