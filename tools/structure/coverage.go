@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -73,10 +74,10 @@ func (c coverage) without(other coverage) coverage {
 	return left
 }
 
-// measure returns the row about the way of one message.
+// measure returns the rows about the way of one message.
 func (c coverage) measure(t *tree) []row {
 	files, functions, statements := map[string]bool{}, map[string]bool{}, 0
-	packages := map[string]bool{}
+	packages, simple := map[string]bool{}, map[string]bool{}
 	for b, n := range c.statements {
 		f := t.product[b.file]
 		if f == nil {
@@ -85,8 +86,15 @@ func (c coverage) measure(t *tree) []row {
 
 		statements += n
 		files[b.file], packages[f.pkg] = true, true
-		if name := t.findFunction(f, b); name != "" {
-			functions[b.file+": "+name] = true
+		declared := t.findFunction(f, b)
+		if declared == nil {
+			continue
+		}
+
+		name := b.file + ": " + t.nameOf(f, declared)
+		functions[name] = true
+		if len(declared.Body.List) == 1 {
+			simple[name] = true
 		}
 	}
 
@@ -94,28 +102,33 @@ func (c coverage) measure(t *tree) []row {
 		{name: "files / functions of one message",
 			value: fmt.Sprintf("%d / %d", len(files), len(functions)),
 			names: slices.Sorted(maps.Keys(functions))},
+		{name: "of these functions, those of one statement",
+			value: strconv.Itoa(len(simple)), names: slices.Sorted(maps.Keys(simple))},
 		{name: "packages / statements of one message",
 			value: fmt.Sprintf("%d / %d", len(packages), statements),
 			names: slices.Sorted(maps.Keys(packages))},
 	}
 }
 
-// findFunction returns the name of the function that has the block.
-func (t *tree) findFunction(f *sourceFile, b block) string {
+// findFunction returns the function that has the block; nil = it is no part of a named function.
+func (t *tree) findFunction(f *sourceFile, b block) *ast.FuncDecl {
 	for _, d := range f.syntax.Decls {
 		declared, ok := d.(*ast.FuncDecl)
-		if !ok || b.firstLine < t.line(declared.Pos()) || b.firstLine > t.line(declared.End()) {
-			continue
+		if ok && b.firstLine >= t.line(declared.Pos()) && b.firstLine <= t.line(declared.End()) {
+			return declared
 		}
-		if declared.Recv == nil {
-			return declared.Name.Name
-		}
+	}
+	return nil
+}
 
-		receiver := declared.Recv.List[0].Type
-		first, last := t.fset.Position(receiver.Pos()), t.fset.Position(receiver.End())
-
-		return f.lines[first.Line-1][first.Column-1:last.Column-1] + "." + declared.Name.Name
+// nameOf returns the name of a function, with the type of its receiver.
+func (t *tree) nameOf(f *sourceFile, declared *ast.FuncDecl) string {
+	if declared.Recv == nil {
+		return declared.Name.Name
 	}
 
-	return ""
+	receiver := declared.Recv.List[0].Type
+	first, last := t.fset.Position(receiver.Pos()), t.fset.Position(receiver.End())
+
+	return f.lines[first.Line-1][first.Column-1:last.Column-1] + "." + declared.Name.Name
 }

@@ -144,7 +144,11 @@ func TestCoverage_CountsWhatOnlyTheMessageRan(t *testing.T) {
 		t.Errorf("function: got %s, want %s", got, want)
 	}
 
-	if got, want := rows[1].value, "1 / 2"; got != want {
+	if got, want := rows[1].value, "0"; got != want {
+		t.Errorf("functions of one statement: got %s, want %s", got, want)
+	}
+
+	if got, want := rows[2].value, "1 / 2"; got != want {
 		t.Errorf("packages / statements: got %s, want %s", got, want)
 	}
 }

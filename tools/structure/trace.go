@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -97,19 +96,20 @@ type tracer struct {
 
 // buildPrograms builds the program of the tree with counters, and the host of this command's tree.
 func (r *tracer) buildPrograms(ctx context.Context) error {
-	overlay, err := r.writeOverlay()
-	if err != nil {
+	source := filepath.Join(r.work, "source")
+	if err := r.copySource(source); err != nil {
 		return err
 	}
 
 	builds := []*exec.Cmd{
-		exec.CommandContext(ctx, "go", "build", "-overlay", overlay, "-cover", "-coverpkg",
-			countedPackages, "-o", filepath.Join(r.work, "app", "handler"), "./handler"),
+		// only counters of the mode atomic can be written while the program goes on
+		exec.CommandContext(ctx, "go", "build", "-cover", "-covermode=atomic", "-coverpkg",
+			module+"/...", "-o", filepath.Join(r.work, "app", "handler"), "./handler"),
 		exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(r.work, "funchost"),
 			"weir/tools/funchost"),
 	}
 
-	builds[0].Dir = r.dir
+	builds[0].Dir = source
 	for _, build := range builds {
 		if out, err := build.CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %w\n%s", strings.Join(build.Args, " "), err, out)
@@ -119,31 +119,35 @@ func (r *tracer) buildPrograms(ctx context.Context) error {
 	return r.stageApp()
 }
 
-// countedPackages are the packages with counters: all but the main package, because the tool that
-// adds counters cannot read a file of an overlay. The main package only starts and ends a process.
-const countedPackages = module + "/internal/...," + module + "/functions/..."
-
-// snapshotSource is a file of the program's main package, for the traced program alone. It writes
-// the counters when a file asks for them, while the program goes on.
+// snapshotSource is a file of the main package, for the traced program alone. It writes the
+// counters when a file asks for them, while the program goes on.
 //
 //go:embed snapshot.go.txt
 var snapshotSource []byte
 
-// writeOverlay adds snapshotSource to the main package, and returns the name of the overlay file.
-func (r *tracer) writeOverlay() (name string, err error) {
-	source := filepath.Join(r.work, "snapshot.go")
-	text, err := json.Marshal(map[string]any{"Replace": map[string]string{
-		filepath.Join(r.dir, "handler", "structure_snapshot.go"): source}})
-	if err == nil {
-		err = os.WriteFile(source, snapshotSource, 0o600)
+// copySource copies the packages of the program into a folder, and adds snapshotSource. The tool
+// that adds counters reads no file of an overlay.
+func (r *tracer) copySource(to string) error {
+	for _, name := range []string{"handler", "internal", "functions"} {
+		if err := os.CopyFS(filepath.Join(to, name), os.DirFS(filepath.Join(r.dir, name))); err !=
+			nil {
+			return err
+		}
 	}
 
-	name = filepath.Join(r.work, "overlay.json")
-	if err == nil {
-		err = os.WriteFile(name, text, 0o600)
+	for _, name := range []string{"go.mod", "go.sum"} {
+		text, err := os.ReadFile(filepath.Join(r.dir, name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(to, name), text, 0o600)
+		}
+
+		if err != nil {
+			return err
+		}
 	}
 
-	return name, err
+	return os.WriteFile(filepath.Join(to, "handler", "structure_snapshot.go"), snapshotSource,
+		0o600)
 }
 
 // stageApp makes the folder that the host serves: settings, host.json and the functions.
