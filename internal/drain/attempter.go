@@ -75,10 +75,10 @@ func (a *attempter) sendMessage(ctx context.Context, c *candidate) (weir.Result,
 		return weir.Result{}, err
 	}
 
-	if err := a.drainer.acquireSlot(ctx); err != nil {
-		return weir.Result{}, err
+	if err := a.drainer.slots.Acquire(ctx, 1); err != nil {
+		return weir.Result{}, context.Cause(ctx)
 	}
-	defer a.drainer.releaseSlot()
+	defer a.drainer.slots.Release(1)
 
 	if may, err := a.host.canSend(ctx, e); err != nil || !may {
 		return weir.Result{Outcome: weir.OutcomeNone, Reason: "it was paused", StartedAt: a.now()},
@@ -145,27 +145,6 @@ func waitingSince(e *lane.Entry) time.Time {
 		}
 	}
 	return since
-}
-
-// acquireSlot waits until fewer than Config.AtOnce attempts of this process are under way, and then
-// takes a slot for one more attempt. If ctx ends first, acquireSlot returns the cause as an error.
-func (d *Drainer) acquireSlot(ctx context.Context) error {
-	if d.slots == nil {
-		return nil
-	}
-
-	select {
-	case d.slots <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-func (d *Drainer) releaseSlot() {
-	if d.slots != nil {
-		<-d.slots
-	}
 }
 
 // isPastDeadline reports whether Config.NotAfter has passed. In this case it also stops all new

@@ -232,18 +232,6 @@ func (b *brakes) eraseReasons() {
 	}
 }
 
-// wakeBraked wakes each worker, except one, if messages of its lane may wait for a brake.
-func (d *Drainer) wakeBraked(except int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	for number, t := range d.workers {
-		if number != except && t.mayBeBraked() {
-			t.wakeUp()
-		}
-	}
-}
-
 // mayBeBraked reports whether messages of the worker's lane may wait for a brake.
 func (t *laneWorker) mayBeBraked() bool {
 	t.mu.Lock()

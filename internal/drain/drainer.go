@@ -5,6 +5,7 @@ import (
 	cryptorand "crypto/rand"
 	"errors"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -113,9 +114,9 @@ type Drainer struct {
 	spacer      spacer
 	leadTime    leadTime
 	completions completions
-	me          string          // the name under which this process claims lanes
-	slots       chan struct{}   // has one value for each attempt under way; nil = no bound
-	ctx         context.Context // the context of all work; its end cuts attempts off
+	me          string              // the name under which this process claims lanes
+	slots       *semaphore.Weighted // see Config.AtOnce; each attempt under way takes one
+	ctx         context.Context     // the context of all work; its end cuts attempts off
 	cancel      context.CancelFunc
 	// ends before ctx or together with ctx; after its end no new work begins
 	openCtx     context.Context
@@ -156,8 +157,9 @@ func New(cfg Config) *Drainer {
 		prefetchRoom: newPrefetchRoom(), memory: newLaneMemory(cfg.Memory)}
 	d.spacer.interval, d.outlook = cfg.Rate, newOutlook(cfg.Backoff)
 	d.brakes = newBrakes(cfg.Brake, cfg.Patience, cfg.Backoff)
+	d.slots = semaphore.NewWeighted(math.MaxInt64)
 	if cfg.AtOnce > 0 {
-		d.slots = make(chan struct{}, cfg.AtOnce)
+		d.slots = semaphore.NewWeighted(int64(cfg.AtOnce))
 	}
 
 	return d
@@ -167,6 +169,21 @@ func New(cfg Config) *Drainer {
 func (d *Drainer) Wake(number int) {
 	if t := d.workerOf(number); t != nil {
 		t.wakeUp()
+	}
+}
+
+// noLane is the number of no lane.
+const noLane = -1
+
+// wakeOthers wakes the workers of all lanes, except one, that may have a reason to look.
+func (d *Drainer) wakeOthers(except int, hasReason func(*laneWorker) bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	for number, t := range d.workers {
+		if number != except && hasReason(t) {
+			t.wakeUp()
+		}
 	}
 }
 

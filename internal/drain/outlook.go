@@ -171,7 +171,7 @@ func (d *Drainer) announceRecovery(number int, r lane.Recovery) {
 		return
 	}
 
-	d.wakePaused(number)
+	d.wakeOthers(number, (*laneWorker).mayPauseForCMS)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.isClosed {
@@ -186,19 +186,6 @@ func (d *Drainer) announceRecovery(number int, r lane.Recovery) {
 			d.Log.Warn("drain: recovery of the cms not stored", "err", err)
 		}
 	})
-}
-
-// wakePaused wakes each worker, except one, whose lane pauses for the CMS or may be about to. Each
-// then finds out whether its pause is over.
-func (d *Drainer) wakePaused(except int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-
-	for number, t := range d.workers {
-		if number != except && t.mayPauseForCMS() {
-			t.wakeUp()
-		}
-	}
 }
 
 // mayPauseForCMS reports whether the worker waits for the end of a pause for the CMS, or may be
@@ -245,6 +232,6 @@ func (d *Drainer) readRecovery() {
 
 	// The clocks of the process that wrote it and of the last holder can differ.
 	if r.At = r.At.Add(maxSkew); d.outlook.noteRecovery(r) {
-		d.wakePaused(-1)
+		d.wakeOthers(noLane, (*laneWorker).mayPauseForCMS)
 	}
 }

@@ -65,7 +65,7 @@ func newSession(t *laneWorker, scope laneScope, of *tenure, c *committer, tail l
 		byKey: map[string]lane.Remembered{}}
 	s.missing = &missingContracts{laneScope: scope, patience: cmp.Or(d.Patience, patienceDefault)}
 	s.braked = &brakedMessages{laneScope: scope, brakes: d.brakes, keys: s.keys, journal: s.journal,
-		generation: d.brakes.readGeneration(), wakeOthers: func() { d.wakeBraked(t.number) }}
+		generation: d.brakes.readGeneration(), wakeOthers: func() { d.wakeOthers(t.number, (*laneWorker).mayBeBraked) }}
 	guard := &crashGuard{journal: s.journal}
 	history := &deliveryHistory{laneScope: scope}
 	s.requests = &requestHandler{laneScope: scope, journal: s.journal, readAhead: s.readAhead,
@@ -197,7 +197,7 @@ func (s *session) untilOpen() (wait time.Duration, isLong bool) {
 	}
 
 	now := s.now()
-	if s.breaker.isResting(now) && s.isUntriedSoon() {
+	if s.breaker.isResting(now) && s.isSoon(s.nextUntriedAt()) {
 		s.breaker.letUntriedPass(now)
 	}
 
@@ -205,7 +205,7 @@ func (s *session) untilOpen() (wait time.Duration, isLong bool) {
 		return wait, wait > lingerMax
 	}
 
-	return s.drainer.spacer.untilNext(s.now()), false
+	return s.drainer.spacer.nextAllowedAt().Sub(s.now()), false
 }
 
 // opensAt returns the time at which pauses, the settle time and the calendar will all allow

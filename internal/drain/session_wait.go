@@ -97,7 +97,7 @@ func (s *session) beginRound(ctx context.Context) (mustChoose bool, err error) {
 	if !s.readAhead.isComplete() {
 		return true, s.readToEnd(ctx)
 	}
-	if s.isUntriedSoon() {
+	if s.isSoon(s.nextUntriedAt()) {
 		return false, nil
 	}
 
@@ -185,7 +185,7 @@ func (s *session) linger(ctx context.Context) (bool, error) {
 		until = s.now() // a sealed lane gets no more messages
 	}
 
-	for s.now().Before(until) || s.isDueSoon() {
+	for s.now().Before(until) || s.isSoon(s.nextDueAt()) {
 		if err := s.prefetchRetry(ctx); err != nil {
 			return false, err
 		}

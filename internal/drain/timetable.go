@@ -33,13 +33,8 @@ func (t *timetable) nextWakeAt() time.Time {
 	return earlierOf(t.selector.nextHeldWakeAt(), t.due.nextReadAt())
 }
 
-// isDueSoon reports whether a message becomes due within lane.DueLead. If the holder handed the
-// lane over just before the message is due, a process would have to take the lane again at once.
-func (t *timetable) isDueSoon() bool { return t.isSoon(t.nextDueAt()) }
-
-// isUntriedSoon reports whether a scheduled or untried message becomes due within lane.DueLead.
-func (t *timetable) isUntriedSoon() bool { return t.isSoon(t.nextUntriedAt()) }
-
+// isSoon reports whether a time of the timetable comes within lane.DueLead. If the holder handed
+// the lane over just before that time, a process would have to take the lane again at once.
 func (t *timetable) isSoon(at time.Time) bool {
 	return !at.IsZero() && at.Sub(t.due.now()) <= lane.DueLead
 }
@@ -132,13 +127,6 @@ type spacer struct {
 
 	mu     sync.Mutex
 	nextAt time.Time // no attempt begins before this time
-}
-
-// untilNext returns how long the next attempt has to wait; 0 or less = an attempt can begin now.
-func (s *spacer) untilNext(now time.Time) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.nextAt.Sub(now)
 }
 
 // reserveNext reports whether an attempt can begin now. If so, it sets nextAt to one interval after
