@@ -173,7 +173,7 @@ func (c *Change) Release(e *Entry, next int64, placed *time.Time) {
 		orderPosOfDue(next, DueTime{At: at, Seq: e.Seq()})
 	c.ops = append(c.ops,
 		storage.Op{Kind: storage.Upsert, Key: rows.HeldKey(e.BlockID(), e.orderPos()),
-			Values: heldFrom(e).heldValues()},
+			Values: e.AsHeld().heldValues()},
 		storage.Op{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()),
 			Values: rows.Values(rows.Stage.Is(string(weir.Queued)), rows.IsHeld.Is(true),
 				rows.OrderPos.Is(e.releasedPos))})

@@ -107,7 +107,8 @@ type HeldMessage struct {
 	Callback string
 }
 
-func heldFrom(e *Entry) HeldMessage {
+// AsHeld returns the entry as a held message of its key.
+func (e *Entry) AsHeld() HeldMessage {
 	h := HeldMessage{Seq: e.Seq(), OrderPos: e.orderPos(), Tried: e.Stage == weir.Retrying,
 		Replayed: e.IsReplayed()}
 	if e.Message.Supersede {
@@ -145,9 +146,6 @@ func (h HeldMessage) heldValues() map[string]any {
 
 	return v
 }
-
-// AsHeld returns the entry as a held message of its key.
-func (e *Entry) AsHeld() HeldMessage { return heldFrom(e) }
 
 // ErrDamagedQueue is the error of ReadHeld if the key of a row does not name the row's message.
 var ErrDamagedQueue = errors.New("a row of the queue is damaged")

@@ -232,7 +232,7 @@ func (c *Change) Replay(e *Entry, w Request, at time.Time) {
 	c.ops = append(c.ops,
 		storage.Op{Kind: storage.Delete, Key: rows.DeadKey(e.Seq())},
 		storage.Op{Kind: storage.Upsert, Key: rows.HeldKey(e.BlockID(), e.orderPos()),
-			Values: heldFrom(e).heldValues()},
+			Values: e.AsHeld().heldValues()},
 		storage.Op{Kind: storage.Merge, Key: rows.MessageKey(e.Seq()), Values: v})
 }
 

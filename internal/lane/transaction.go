@@ -170,7 +170,7 @@ func (c *Change) Hold(block string, e *Entry) {
 // putHeld writes the row (r_) by which a block holds a message.
 func (c *Change) putHeld(block string, e *Entry) {
 	c.ops = append(c.ops, storage.Op{Kind: storage.Upsert, Key: rows.HeldKey(block, e.orderPos()),
-		Values: heldFrom(e).heldValues()})
+		Values: e.AsHeld().heldValues()})
 }
 
 // Unhold deletes the row (r_) by which a block holds the message at a position. The row must exist

@@ -351,11 +351,6 @@ func (r *run) awaitSettled(st *step) bool {
 	return left <= 0 || r.sleep(left)
 }
 
-// isBusy reports whether the CMS can still be working on a write of this attempt.
-func (r *run) isBusy() bool {
-	return !r.busyUntil.IsZero() && r.busyUntil.After(r.sender.cfg.Now())
-}
-
 // recordStep adds a request to the attempt's records. A record has a reason only if the chain
 // starts again after the request. Otherwise the reason of the attempt's result is enough. If there
 // are already maxRecords records, recordStep drops one from the middle.

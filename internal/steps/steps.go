@@ -167,7 +167,7 @@ func (s *Sender) sendChain(ctx context.Context, d weir.Delivery,
 		result.Reason = r.hideLine(result.Reason)
 	}
 
-	result.Unanswered = result.Unanswered || r.isBusy()
+	result.Unanswered = result.Unanswered || r.busyUntil.After(s.cfg.Now())
 	result.RememberedID, result.IsForgotten = r.learnedID, r.isForgotten
 	result.StartedAt, result.Duration, result.Steps = started, s.cfg.Now().Sub(started), r.records
 
