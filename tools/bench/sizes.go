@@ -202,7 +202,7 @@ var fullSizes = sizes{
 	accept: acceptSizes{300, 1000}, posts: fullPosts,
 	consume: 5000, fast: 3000, cpu: 5000, logs: logSizes{burst: 400, trickle: 60},
 	trickle: trickleSizes{120, time.Second},
-	pair: pairSizes{trickle: 75, backOff: time.Minute, idle: time.Minute, wakes: 6, rest: 2 * time.Second,
+	pair: pairSizes{trickle: 75, backOff: 90 * time.Second, idle: time.Minute, wakes: 4, rest: 2 * time.Second,
 		outage: 20 * time.Second, outages: 2},
 	idle:    idleSizes{backOff: 2 * time.Minute, minutes: 3, wakes: 10},
 	backlog: backlogSizes{short: 1000, long: 20_000, inMemory: 100_000}, takeovers: 3,

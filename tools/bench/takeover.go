@@ -8,6 +8,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"weir/tools/funchost/host"
 )
 
 const (
@@ -117,9 +119,10 @@ func measureTakeovers(ctx context.Context, b *bench, signal syscall.Signal) ([]f
 }
 
 // measureTakeover lets one instance take the lane and adds a second instance. After 2 s and the
-// time "wait", it sends the signal to the handler of the first instance. It returns the time from
-// the signal to the CMS's first request with a higher fence. It posts messages all the time, so
-// that the first instance keeps the lane until the signal.
+// time "wait", it sends the signal to the handler that holds the lane then: the lane moves if the
+// second instance has an invocation and the first one has none. It returns the time from the signal
+// to the CMS's first request with a higher fence. It posts messages all the time, so that the holder
+// keeps the lane until the signal.
 func measureTakeover(ctx context.Context, b *bench, signal syscall.Signal,
 	lease, wait time.Duration) (time.Duration, error) {
 	repeats := 1 // a graceful stop can cut off a request that the CMS still finishes
@@ -127,7 +130,8 @@ func measureTakeover(ctx context.Context, b *bench, signal syscall.Signal,
 		repeats = uncommitted
 	}
 
-	r, err := b.newWarmRig(ctx, rigOptions{lease: lease, latency: cmsLatency})
+	r, err := b.newWarmRig(ctx, rigOptions{lease: lease, latency: cmsLatency,
+		senders: &senderLog{by: map[int64]int{}}})
 	if err != nil {
 		return 0, err
 	}
@@ -138,7 +142,6 @@ func measureTakeover(ctx context.Context, b *bench, signal syscall.Signal,
 		return 0, err
 	}
 
-	fence := highestFence(r)
 	second, err := addSecondInstance(ctx, r, f, handlerURL(first)+"/api/messages")
 	if err != nil {
 		return 0, err
@@ -150,22 +153,47 @@ func measureTakeover(ctx context.Context, b *bench, signal syscall.Signal,
 		return 0, err
 	}
 
-	if highestFence(r) != fence {
-		return 0, errors.New("the lane changed hands before its holder was ended")
+	fence := highestFence(r)
+	holder, other, err := r.findHolder(fence)
+	if err != nil {
+		return 0, err
 	}
 
-	if err := syscall.Kill(first.PID, signal); err != nil {
+	if err := syscall.Kill(holder.PID, signal); err != nil {
 		return 0, err
 	}
 
 	ended := time.Now()
 
-	if err := f.streamUntil(ctx, second, func() bool { return highestFence(r) > fence }); err !=
-		nil {
+	if err := f.streamUntil(ctx, handlerURL(other)+"/api/messages",
+		func() bool { return highestFence(r) > fence }); err != nil {
 		return 0, err
 	}
 
-	return firstRequestAbove(r, fence).Sub(ended), f.awaitEndWith(ctx, repeats)
+	took := firstRequestAbove(r, fence).Sub(ended)
+	if took <= 0 {
+		return 0, errors.New("the lane changed hands while its holder was ended")
+	}
+
+	return took, f.awaitEndWith(ctx, repeats)
+}
+
+// findHolder returns the instance that sent the requests with the given fence, and the other one of
+// two.
+func (r *rig) findHolder(fence int64) (holder, other host.InstanceStatus, err error) {
+	r.senders.mu.Lock()
+	number := r.senders.by[fence]
+	r.senders.mu.Unlock()
+
+	all := r.host.Status().Instances
+	if len(all) != 2 || number != all[0].Number && number != all[1].Number {
+		return holder, other, fmt.Errorf("fence %d belongs to none of %d instances", fence, len(all))
+	}
+	if number == all[0].Number {
+		return all[0], all[1], nil
+	}
+
+	return all[1], all[0], nil
 }
 
 // addSecondInstance adds an instance, and posts messages to url until the new handler is ready. It
