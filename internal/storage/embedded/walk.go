@@ -22,6 +22,8 @@ func walkIfNeeded(path string) error {
 		return err
 	}
 
+	prefetch(path)
+
 	return guardFaults(func() error {
 		db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true, Timeout: time.Second})
 		if err != nil {
