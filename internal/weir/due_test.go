@@ -108,3 +108,22 @@ func TestParseDelay(t *testing.T) {
 		}
 	}
 }
+
+// FuzzParseDelay holds delays and moments against their rules: a due time lies in the years that
+// Weir stores, and a delay never before its start.
+func FuzzParseDelay(f *testing.F) {
+	for _, text := range []string{"90s", "PT90S", "P1DT2H", "P", "PT", "-1h", "P1.5D", "P9999Y", "PT1e9S",
+		"2030-01-31T08:00:00Z", "2030-01-31t08:00:60z", "1e300h"} {
+		f.Add(text)
+	}
+
+	from := time.Date(2030, 1, 31, 8, 0, 0, 0, time.UTC)
+	f.Fuzz(func(t *testing.T, text string) {
+		if at, err := weir.ParseDelay(text, from); err == nil && (at.Before(from) || at.Year() > 9999) {
+			t.Errorf("%q: got %s, want a time from %s to the year 9999", text, at, from)
+		}
+		if at, err := weir.ParseMoment(text); err == nil && (at.Year() < 0 || at.Year() > 9999) {
+			t.Errorf("%q: got %s, want a year up to 9999", text, at)
+		}
+	})
+}
