@@ -36,6 +36,7 @@ weir.yaml names are not needed. - is standard input.
 
 With --compare-text FILE it lists the values of these messages that earlier versions read without the
 text of inner elements, such as the title <title>Growth of <i>E. coli</i></title>.
+` + headersHelp + `
 
 With --json each check is a line {"name", "ok", "detail", "wrong", "todo", "warnings"}, and each FILE a
 line {"file", "valid", "contract", "key", "version", "deliverAt", "problems", "hasDoctype"}. The command
@@ -44,6 +45,7 @@ ends with 1 if there is a problem.`
 func newCheckCommand(s *console) *cobra.Command {
 	var asJSON, isOffline, comparesText bool
 	var samples []string
+	headers := &headersFlag{}
 	cmd := &cobra.Command{Use: "check [FILE…]",
 		Short: "Check settings, storage and CMS, or messages", Long: checkHelp}
 	addJSONFlag(cmd, &asJSON)
@@ -52,9 +54,15 @@ func newCheckCommand(s *console) *cobra.Command {
 	cmd.Flags().BoolVar(&isOffline, "offline", false, "check only weir.yaml, without its variables")
 	cmd.Flags().BoolVar(&comparesText, "compare-text", false,
 		"list the values of FILE that earlier versions read without the text of inner elements")
+	headers.addTo(cmd)
 	s.addDataFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx, contentType, err := headers.postOf(cmd.Context())
 		switch {
+		case err != nil:
+			return err
+		case len(headers.given) > 0 && len(args) == 0:
+			return errors.New("--header is for the post of FILE; name FILE")
 		case isOffline && (len(args) > 0 || len(samples) > 0):
 			return errors.New(
 				"--offline checks only weir.yaml; leave out FILE and --sample, or --offline")
@@ -76,10 +84,10 @@ func newCheckCommand(s *console) *cobra.Command {
 			return err
 		}
 		if comparesText {
-			return asFailure(s.compareText(cmd.Context(), files, asJSON), false)
+			err = s.compareText(ctx, contentType, files, asJSON)
+		} else {
+			err = s.checkFiles(ctx, contentType, files, asJSON)
 		}
-
-		err = s.checkFiles(cmd.Context(), files, asJSON)
 
 		return asFailure(err, errors.Is(err, errFindings))
 	}
@@ -105,7 +113,8 @@ func (s *console) checkSystem(ctx context.Context, files []string, asJSON bool) 
 	return asFailure(s.printFindings(app.Diagnose(ctx, s.env, samples), asJSON), true)
 }
 
-func (s *console) checkFiles(ctx context.Context, files []string, asJSON bool) error {
+func (s *console) checkFiles(ctx context.Context, contentType string, files []string,
+	asJSON bool) error {
 	trials, err := app.OpenTrials(s.env, false)
 	if err != nil {
 		return err
@@ -121,14 +130,11 @@ func (s *console) checkFiles(ctx context.Context, files []string, asJSON bool) e
 			return fmt.Errorf("%s: %w", file, err)
 		}
 
-		found, err := trials.Check(ctx, "application/xml", body)
-		var refused *weir.Error
-		switch {
-		case errors.As(err, &refused) &&
-			(refused.Kind == weir.TooLarge || refused.Kind == weir.Unsupported):
-			found.Problems = []weir.Problem{{Message: refused.Message}}
-		case err != nil:
-			return fmt.Errorf("%s: %w", file, err)
+		found, err := trials.Check(ctx, contentType, body)
+		if err != nil {
+			if found.Problems = problemsOf(err); found.Problems == nil {
+				return fmt.Errorf("%s: %w", file, err)
+			}
 		}
 
 		if len(found.Problems) > 0 {
@@ -163,14 +169,29 @@ func (s *console) checkFiles(ctx context.Context, files []string, asJSON bool) e
 	return result
 }
 
+// problemsOf returns the problems of a message that Weir refuses, or nil if err has another reason.
+func problemsOf(err error) []weir.Problem {
+	var refused *weir.Error
+	if !errors.As(err, &refused) || !slices.Contains([]weir.Kind{weir.Malformed, weir.Invalid,
+		weir.TooLarge, weir.Unsupported}, refused.Kind) {
+		return nil
+	}
+	if len(refused.Problems) > 0 {
+		return refused.Problems
+	}
+	return []weir.Problem{{Message: refused.Message}}
+}
+
 // compareText lists the values of messages whose text differs from the text that earlier versions
 // read.
-func (s *console) compareText(ctx context.Context, files []string, asJSON bool) error {
+func (s *console) compareText(ctx context.Context, contentType string, files []string,
+	asJSON bool) error {
 	trials, err := app.OpenTrials(s.env, false)
 	if err != nil {
 		return err
 	}
 
+	var result error
 	differing := 0
 	for _, file := range files {
 		body, err := s.readFile(file)
@@ -178,19 +199,24 @@ func (s *console) compareText(ctx context.Context, files []string, asJSON bool) 
 			return fmt.Errorf("%s: %w", file, err)
 		}
 
-		found, err := trials.CompareText(ctx, "application/xml", body)
-		if err != nil {
+		found, err := trials.CompareText(ctx, contentType, body)
+		problems := problemsOf(err)
+		if err != nil && problems == nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
 
-		differing += len(found)
+		if differing += len(found); len(problems) > 0 {
+			result = errFindings
+		}
 
 		if asJSON {
-			if err := s.printJSON(newComparisonJSON(file, found)); err != nil {
+			if err := s.printJSON(newComparisonJSON(file, found, problems)); err != nil {
 				return err
 			}
 			continue
 		}
+
+		s.printProblems(file, problems)
 
 		for _, d := range found {
 			s.printLine("%s  line %d: %s (%s): before %q, now %q", sanitizeText(file), d.Line,
@@ -202,12 +228,13 @@ func (s *console) compareText(ctx context.Context, files []string, asJSON bool) 
 		s.printLine("Values that differ: %d", differing)
 	}
 
-	return nil
+	return result
 }
 
 type comparisonJSON struct {
 	File        string           `json:"file"`
 	Differences []differenceJSON `json:"differences"`
+	Problems    []weir.Problem   `json:"problems,omitempty"`
 }
 
 type differenceJSON struct {
@@ -218,8 +245,9 @@ type differenceJSON struct {
 	Now     string `json:"now"`
 }
 
-func newComparisonJSON(file string, found []contract.TextDifference) comparisonJSON {
-	out := comparisonJSON{file, []differenceJSON{}}
+func newComparisonJSON(file string, found []contract.TextDifference,
+	problems []weir.Problem) comparisonJSON {
+	out := comparisonJSON{file, []differenceJSON{}, problems}
 	for _, d := range found {
 		out.Differences = append(out.Differences,
 			differenceJSON{d.Path, d.Setting, d.Line, d.Former, d.Present})
@@ -233,7 +261,11 @@ func (s *console) printChecked(file string, found *contract.Checked) {
 			sanitizeText(trial.DescribeMessage(&found.Message)))
 	}
 
-	for _, line := range trial.DescribeProblems(found.Problems) {
+	s.printProblems(file, found.Problems)
+}
+
+func (s *console) printProblems(file string, problems []weir.Problem) {
+	for _, line := range trial.DescribeProblems(problems) {
 		s.printLine("%s  wrong: %s", sanitizeText(file), sanitizeText(line))
 	}
 }

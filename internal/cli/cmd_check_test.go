@@ -11,11 +11,13 @@ func TestCheck_Files(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for name, text := range map[string]string{"good.xml": triedArticle, "none.xml": "<other/>",
-		"mixed.xml":  "<article id='/a'>\n<title>Growth of <i>E. coli</i> in milk</title></article>",
-		"dtd.xml":    "<!DOCTYPE article SYSTEM 'a.dtd'>" + triedArticle,
-		"utf7.xml":   "<?xml version='1.0' encoding='utf-7'?><article/>",
-		"packed.xml": "\x1f\x8b\x08\x00",
-		"bad.xml":    "<article id='/a'>\n<due>noon</due></article>"} {
+		"mixed.xml":    "<article id='/a'>\n<title>Growth of <i>E. coli</i> in milk</title></article>",
+		"dtd.xml":      "<!DOCTYPE article SYSTEM 'a.dtd'>" + triedArticle,
+		"utf7.xml":     "<?xml version='1.0' encoding='utf-7'?><article/>",
+		"open.xml":     "<article id='/a'>\n<title>",
+		"cyrillic.xml": "<article id='\xcf\xee\xf0\xf2'><title>\xcf</title></article>",
+		"packed.xml":   "\x1f\x8b\x08\x00",
+		"bad.xml":      "<article id='/a'>\n<due>noon</due></article>"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +46,21 @@ func TestCheck_Files(t *testing.T) {
 				`"setting":"fields","line":2,"before":"Growth of  in milk"`}},
 		"CompareTextOfNothing": {[]string{"--compare-text"}, exitUsage, []string{"name FILE"}},
 		"CompareTextOfOther": {[]string{"--compare-text", "none.xml"}, exitFailed,
-			[]string{"breaks a rule"}},
+			[]string{"none.xml  wrong: no contract accepts the root element other",
+				"Values that differ: 0"}},
+		"CompareTextGoesOn": {[]string{"--compare-text", "open.xml", "utf7.xml", "mixed.xml"},
+			exitFailed, []string{"open.xml  wrong: line 2, column 8: element <title> is not closed",
+				`utf7.xml  wrong: the encoding "utf-7"`, "mixed.xml  line 2: ./title",
+				"Values that differ: 2"}},
+		"CompareTextJSONGoesOn": {[]string{"--compare-text", "--json", "open.xml", "mixed.xml"},
+			exitFailed, []string{`open.xml","differences":[],"problems":[{`, `"now":"Growth`}},
+		"Header": {[]string{"--header", "Content-Type: text/xml; charset=windows-1251", "cyrillic.xml"},
+			exitOK, []string{"cyrillic.xml  ok  contract article, key Порт"}},
+		"NoHeader":     {[]string{"cyrillic.xml"}, exitFailed, []string{"is not valid UTF-8"}},
+		"HeaderOfFile": {[]string{"--header", "A: b"}, exitUsage, []string{"name FILE"}},
+		"BadHeader":    {[]string{"--header", "A", "good.xml"}, exitUsage, []string{"'Name: value'"}},
+		"PackedHeader": {[]string{"--header", "content-encoding: gzip", "good.xml"}, exitUsage,
+			[]string{"unpack FILE"}},
 		"Unreadable": {[]string{"utf7.xml", "packed.xml", "good.xml"}, exitFailed, []string{
 			`utf7.xml  wrong: the encoding "utf-7" of the XML declaration`,
 			"packed.xml  wrong: the body is compressed by gzip",
@@ -82,5 +98,30 @@ func TestCheck_Files(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The match of a contract reads the headers with which the file would be posted.
+func TestHeader_ChoosesTheContract(t *testing.T) {
+	t.Parallel()
+	const settings = `delivery: { url: "http://127.0.0.1:1" }
+contracts:
+  - { name: order, root: Envelope, match: "header('SOAPAction') == 'urn:order'" }
+  - { name: refund, root: Envelope, match: "header('SOAPAction') == 'urn:refund'" }
+`
+	file := filepath.Join(t.TempDir(), "a.xml")
+	if err := os.WriteFile(file, []byte("<Envelope/>"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, command := range []string{"check", "try"} {
+		for header, want := range map[string]string{"soapaction: urn:refund": "contract refund",
+			"SOAPAction:urn:order": "contract order", "SOAPAction: urn:other": "does not take"} {
+			s, stdout, _ := newTestConsole(newEnvironment(t, settings))
+			s.runCommand(t.Context(), []string{command, "--header", header, file})
+			if !strings.Contains(stdout.String(), want) {
+				t.Errorf("%s %s: got %s, want %q in it", command, header, stdout, want)
+			}
+		}
 	}
 }

@@ -37,6 +37,7 @@ article.CASE.answers.yaml makes another case, with article.CASE.requests.txt.
 
 A note names each path of an expression that selects nothing in the message: its value is left out,
 and each member of an answer that an expression reads and the answer lacks.
+` + headersHelp + `
 
 The verdict is delivered, retry, dead, unavailable, refused (by the contract), or open if an answer is
 missing. Exit codes: 0 delivered or open, or as expected; 1 another verdict, a difference, or a file
@@ -46,6 +47,8 @@ type tryOptions struct {
 	answers, record, expect string // two files and a directory; "" = not given
 	isLive                  bool   // --send
 	update, json            bool
+	headers                 headersFlag
+	contentType             string // of the messages, by the headers
 }
 
 func newTryCommand(s *console) *cobra.Command {
@@ -59,14 +62,21 @@ func newTryCommand(s *console) *cobra.Command {
 	flags.StringVar(&o.expect, "expect", "",
 		"compare the requests with the files of this directory")
 	flags.BoolVar(&o.update, "update", false, "write the files of --expect")
+	o.headers.addTo(cmd)
 	addJSONFlag(cmd, &o.json)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := o.checkUsage(args); err != nil {
 			return err
 		}
 
+		ctx, contentType, err := o.headers.postOf(cmd.Context())
+		if err != nil {
+			return err
+		}
+
+		o.contentType = contentType
 		if o.expect != "" {
-			return s.runExpect(cmd.Context(), o, args)
+			return s.runExpect(ctx, o, args)
 		}
 
 		files, err := resolveFiles(args)
@@ -74,7 +84,7 @@ func newTryCommand(s *console) *cobra.Command {
 			return err
 		}
 
-		err = s.runTry(cmd.Context(), o, files)
+		err = s.runTry(ctx, o, files)
 
 		return asFailure(err, errors.Is(err, errVerdict))
 	}
@@ -125,7 +135,7 @@ func (s *console) runTry(ctx context.Context, o *tryOptions, files []string) err
 			return fmt.Errorf("%s: %w", file, err)
 		}
 
-		t := trials.Try(ctx, "application/xml", body, answers)
+		t := trials.Try(ctx, o.contentType, body, answers)
 		if err := s.printTrial(o, file, &t); err != nil {
 			return err
 		}

@@ -57,7 +57,7 @@ func (s *console) runExpect(ctx context.Context, o *tryOptions, args []string) e
 
 	var result error
 	for _, c := range cases {
-		isSame, err := s.runCase(ctx, trials, c, o.update)
+		isSame, err := s.runCase(ctx, trials, c, o)
 		if err != nil {
 			return asFailure(err, false)
 		}
@@ -136,9 +136,9 @@ func listLeftOver(dir string, cases []expectedCase) ([]string, error) {
 }
 
 // runCase reports whether the file of a case has exactly the requests of the case. If the file
-// differs and update is true, runCase writes the file and returns true.
+// differs and o.update is true, runCase writes the file and returns true.
 func (s *console) runCase(ctx context.Context, trials *app.Trials, c expectedCase,
-	update bool) (bool, error) {
+	o *tryOptions) (bool, error) {
 	answers, err := s.readAnswers(c.answers)
 	if err != nil {
 		return false, err
@@ -149,7 +149,7 @@ func (s *console) runCase(ctx context.Context, trials *app.Trials, c expectedCas
 		return false, err
 	}
 
-	t := trials.Try(ctx, "application/xml", body, answers)
+	t := trials.Try(ctx, o.contentType, body, answers)
 	got := t.FormatText()
 	if len(t.Unused) > 0 {
 		got += "not used: answers to " + strings.Join(t.Unused, ", ") + "\n"
@@ -161,7 +161,7 @@ func (s *console) runCase(ctx context.Context, trials *app.Trials, c expectedCas
 		return false, err
 	case got == string(want):
 		return true, nil
-	case update:
+	case o.update:
 		s.printLine("%s: written", sanitizeText(c.requests))
 		return true, os.WriteFile(c.requests, []byte(got), 0o644)
 	case os.IsNotExist(err):
