@@ -302,13 +302,15 @@ func byteOffset(line string, characters int) int {
 }
 
 // SuggestName returns a hint for the end of an error text, such as "; did you mean headers?". The
-// hint has the name that is most similar to the given name. If no name is similar, the hint is
-// empty.
+// hint has the name that is most similar to the given name. If each name has more than half of its
+// letters from elsewhere, such as tls for cms, the hint is empty.
 func SuggestName(given string, names []string) string {
 	best, bestCost := "", 3
 	for _, name := range names {
-		cost := levenshtein.ComputeDistance(strings.ToLower(given), strings.ToLower(name))
-		if cost < bestCost && cost < len(given) {
+		one, other := strings.ToLower(given), strings.ToLower(name)
+		cost := levenshtein.ComputeDistance(one, other)
+		isNear := 2*cost <= len(given) || sortLetters(one) == sortLetters(other)
+		if cost < bestCost && isNear {
 			best, bestCost = name, cost
 		}
 	}
@@ -318,4 +320,10 @@ func SuggestName(given string, names []string) string {
 	}
 
 	return "; did you mean " + best + "?"
+}
+
+func sortLetters(text string) string {
+	letters := []rune(text)
+	slices.Sort(letters)
+	return string(letters)
 }

@@ -129,3 +129,14 @@ func TestSender_StrangeAnswersAreNoVerdict(t *testing.T) {
 		})
 	}
 }
+
+// A hint needs a similar name: tls has one letter of cms.
+func TestSuggestName(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[string]string{"header": "; did you mean headers?", "cms": "",
+		"kye": "; did you mean key?", "x": ""} {
+		if got := steps.SuggestName(given, []string{"headers", "tls", "key"}); got != want {
+			t.Errorf("%s: got %q, want %q", given, got, want)
+		}
+	}
+}
