@@ -42,7 +42,7 @@ type committer struct {
 	err         error          // the error that ended committing; nil = none
 	progress    chan struct{}  // closed and replaced at each commit, refusal and failure
 
-	wake chan struct{}
+	wake signal
 	stop chan struct{}
 	done chan struct{}
 }
@@ -59,7 +59,7 @@ func startCommitter(ctx context.Context, w *lane.Writer, now func() time.Time, f
 ) *committer {
 	c := &committer{
 		writer: w, now: now, onFailed: failed, onCommitted: wrote, pendingKeys: map[string]int{},
-		progress: make(chan struct{}), wake: make(chan struct{}, 1), stop: make(chan struct{}),
+		progress: make(chan struct{}), wake: newSignal(), stop: make(chan struct{}),
 		done: make(chan struct{}),
 	}
 
@@ -106,7 +106,7 @@ func (c *committer) enqueueRequest(q commitRequest, urgent bool) {
 	joins := len(c.pending) > 1 && len(c.pending) < commitOutcomes && !c.isUrgent
 	c.mu.Unlock()
 	if !joins {
-		c.wakeLoop()
+		c.wake.send()
 	}
 }
 
@@ -115,14 +115,7 @@ func (c *committer) flushAll() {
 	c.mu.Lock()
 	c.isUrgent = true
 	c.mu.Unlock()
-	c.wakeLoop()
-}
-
-func (c *committer) wakeLoop() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
+	c.wake.send()
 }
 
 // isKeyPending reports whether a key has a change that is not committed.
@@ -175,7 +168,7 @@ func (c *committer) flushDown(n int) (progress <-chan struct{}, err error) {
 	}
 
 	c.isUrgent = true
-	c.wakeLoop()
+	c.wake.send()
 
 	return c.progress, nil
 }

@@ -168,7 +168,7 @@ func New(cfg Config) *Drainer {
 // Wake tells the Drainer that the lane may have work. It returns at once.
 func (d *Drainer) Wake(number int) {
 	if t := d.workerOf(number); t != nil {
-		t.wakeUp()
+		t.wake.send()
 	}
 }
 
@@ -182,7 +182,7 @@ func (d *Drainer) wakeOthers(except int, hasReason func(*laneWorker) bool) {
 
 	for number, t := range d.workers {
 		if number != except && hasReason(t) {
-			t.wakeUp()
+			t.wake.send()
 		}
 	}
 }
@@ -201,7 +201,7 @@ func (d *Drainer) OfferAppended(number int, messages []weir.Message) {
 // after it has answered: only the first of these calls wakes the lane. WakeOffered returns at once.
 func (d *Drainer) WakeOffered(number int) {
 	if t := d.workerOf(number); t != nil && t.appends.takeFresh() {
-		t.wakeUp()
+		t.wake.send()
 	}
 }
 

@@ -179,12 +179,12 @@ func (t *laneWorker) awaitLook(ctx context.Context) Report {
 // concurrent use.
 type claimTracker struct {
 	mu    *sync.Mutex
-	last  *lane.Claim   // seen or written by this process; zero = none
-	begun chan struct{} // gets a value when this process claims the lane
+	last  *lane.Claim // seen or written by this process; zero = none
+	begun signal      // sent when this process claims the lane
 }
 
 func newClaimTracker() claimTracker {
-	return claimTracker{mu: &sync.Mutex{}, last: &lane.Claim{}, begun: make(chan struct{}, 1)}
+	return claimTracker{mu: &sync.Mutex{}, last: &lane.Claim{}, begun: newSignal()}
 }
 
 // recordClaim records the claim that the control rows show. If the rows show no claim that still
@@ -212,10 +212,7 @@ func (c claimTracker) beginClaim(me string, now, until time.Time) bool {
 	}
 
 	*c.last = lane.Claim{By: me, Until: until}
-	select {
-	case c.begun <- struct{}{}:
-	default:
-	}
+	c.begun.send()
 
 	return true
 }
@@ -297,11 +294,7 @@ func (t *laneWorker) callOtherProcess(c lane.Control, now time.Time) {
 // until a wake, or for the length of a lease.
 func (t *laneWorker) stepAside() Report {
 	t.hasHandedOver = false
-	select {
-	case <-t.wake: // the wake came before the hand-over ended: the work is for the next holder
-	default:
-	}
-
+	t.wake.take() // it came before the hand-over ended: the work is for the next holder
 	t.enqueueIfWorkLeft()
 	return Report{State: Waiting, Until: t.drainer.Now().Add(t.drainer.Lease)}
 }

@@ -33,7 +33,7 @@ const (
 type laneWorker struct {
 	drainer *Drainer
 	number  int
-	wake    chan struct{}
+	wake    signal
 	breaker *breaker // shared by all sessions of this process on the lane
 	appends *recentAppends
 	hasHeld bool // this process has held the lane
@@ -71,7 +71,7 @@ func newLaneWorker(d *Drainer, number int) *laneWorker {
 
 	return &laneWorker{drainer: d, number: number, appends: &recentAppends{room: d.memory.appends},
 		breaker: breaker,
-		wake:    make(chan struct{}, 1), done: make(chan struct{}), claims: newClaimTracker(),
+		wake:    newSignal(), done: make(chan struct{}), claims: newClaimTracker(),
 		laneReports: laneReports{reported: make(chan struct{})}}
 }
 
@@ -84,13 +84,6 @@ type foreignHolder struct {
 	calledAt    time.Time // when callOtherProcess last enqueued a ticket; zero = never
 	calledFence int64     // the fence at calledAt
 	calledOpen  bool      // whether IsOpen was set in tail at calledAt
-}
-
-func (t *laneWorker) wakeUp() {
-	select {
-	case t.wake <- struct{}{}:
-	default:
-	}
 }
 
 // joinDrain returns the report of a look that begins after this call. If the last report is fresh
@@ -142,7 +135,7 @@ func (t *laneWorker) isReportFresh() bool {
 // ends first, and Idle if the worker ends first.
 func (t *laneWorker) reportAfter(ctx context.Context, last int, working bool) Report {
 	// also while this process holds the lane: another instance may just have appended a message
-	t.wakeUp()
+	t.wake.send()
 	for {
 		t.mu.Lock()
 		report, shown, holding, settled := t.report, t.reportedLook, t.endTenure != nil, t.reported
@@ -531,10 +524,8 @@ const forever = 24 * time.Hour
 // awaitWake waits for a wake, for at most d, and reports whether one came. It returns early if
 // openCtx ends. If a wake is pending, it takes the wake, even if d is not positive.
 func (t *laneWorker) awaitWake(d time.Duration) bool {
-	select {
-	case <-t.wake:
+	if t.wake.take() {
 		return true
-	default:
 	}
 
 	timer := time.NewTimer(d)

@@ -51,12 +51,12 @@ func newSession(t *laneWorker, scope laneScope, of *tenure, c *committer, tail l
 	s := &session{laneScope: scope, drainer: d, tenure: of, breaker: t.breaker,
 		pauses: &operatorPauses{}, keys: newKeyStates(scope.now, d.Backoff)}
 	s.keys.memory = d.memory
-	s.waiter = &waiter{now: scope.now, wake: t.wake, news: make(chan struct{}, 1), open: of.open}
+	s.waiter = &waiter{now: scope.now, wake: t.wake, news: newSignal(), open: of.open}
 	s.journal = &journal{committer: c, saveProgress: s.saveProgress}
 	s.control = &controlRefresh{laneScope: scope, waiter: s.waiter}
 	s.due = &dueMover{laneScope: scope, journal: s.journal, keys: s.keys, lead: &d.leadTime,
 		positions: &duePositions{laneScope: scope}, applyControl: s.applyControl,
-		notify: s.waiter.notify}
+		notify: s.waiter.news.send}
 	s.readAhead = &readAhead{store: scope.store, lane: scope.lane, appends: t.appends,
 		memory: d.memory, nextRead: tail.Cursor, dues: &s.due.cache}
 	versions := &latestVersions{store: scope.store, lane: scope.lane,
@@ -222,7 +222,7 @@ func (s *session) sleep(ctx context.Context, wait time.Duration) {
 	if at := s.due.nextReadAt(); !at.IsZero() {
 		wait = min(wait, at.Sub(s.now()))
 	}
-	s.waiter.sleepOrNews(ctx, wait)
+	s.waiter.sleep(ctx, wait, nil, s.waiter.news)
 }
 
 // attempt sends a message, and records the outcome.

@@ -25,7 +25,7 @@ const (
 // in memory can be sent, chooseNext waits for the read of the log that is under way.
 func (s *session) chooseNext(ctx context.Context) (*candidate, error) {
 	for {
-		if s.waiter.takeWake() {
+		if s.waiter.wake.take() {
 			s.readAhead.onWake()
 		}
 
@@ -210,7 +210,7 @@ func (s *session) linger(ctx context.Context) (bool, error) {
 			step = min(step, at.Sub(s.now()))
 		}
 
-		if woken := step > 0 && s.waiter.sleepOrWake(ctx, step); woken {
+		if woken := step > 0 && s.waiter.sleep(ctx, step, s.waiter.wake, s.waiter.news); woken {
 			s.readAhead.onWake()
 			return true, nil
 		}
@@ -244,22 +244,38 @@ func (s *session) prefetchRetry(ctx context.Context) error {
 	return s.selector.prefetchRetry(ctx)
 }
 
+// signal tells one goroutine that something has happened. Several signals that the goroutine has
+// not taken yet count as one.
+type signal chan struct{}
+
+func newSignal() signal { return make(chan struct{}, 1) }
+
+// send is safe for concurrent use, and returns at once.
+func (s signal) send() {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
+}
+
+// take reports whether a signal has come that was not taken yet.
+func (s signal) take() bool {
+	select {
+	case <-s:
+		return true
+	default:
+		return false
+	}
+}
+
 // waiter lets a session wait for news and for wakes. News means that another goroutine has ended a
 // read, or a write that moves due messages. A wake means that the lane may have work.
 type waiter struct {
 	now func() time.Time
 	// gets a wake when a message was appended, or a ticket or the sweep has come
-	wake <-chan struct{}
-	news chan struct{}
+	wake signal
+	news signal
 	open context.Context // ends when the session must not begin another request
-}
-
-// notify sends news to the session. It is safe for concurrent use.
-func (w *waiter) notify() {
-	select {
-	case w.news <- struct{}{}:
-	default:
-	}
 }
 
 // startTimer returns a channel that gets a value at the given time. The channel is nil if the time
@@ -272,20 +288,10 @@ func (w *waiter) startTimer(at time.Time) (reached <-chan time.Time, stop func()
 	return nil, func() {}
 }
 
-// takeWake reports whether a wake has come that was not taken yet.
-func (w *waiter) takeWake() bool {
-	select {
-	case <-w.wake:
-		return true
-	default:
-		return false
-	}
-}
-
-// sleepOrWake waits until d has passed, news or a wake comes, or the session ends. It reports
-// whether a wake came.
-func (w *waiter) sleepOrWake(ctx context.Context, d time.Duration) bool {
-	if w.takeWake() {
+// sleep waits until d has passed or the session ends, or until one of the signals comes: wake, of
+// which it reports whether it came, or news. A signal that is nil does not end the wait.
+func (w *waiter) sleep(ctx context.Context, d time.Duration, wake, news signal) (woken bool) {
+	if wake.take() {
 		return true
 	}
 
@@ -293,41 +299,15 @@ func (w *waiter) sleepOrWake(ctx context.Context, d time.Duration) bool {
 	defer timer.Stop()
 
 	select {
-	case <-w.wake:
+	case <-wake:
 		return true
-	case <-w.news:
+	case <-news:
 	case <-timer.C:
 	case <-w.open.Done():
 	case <-ctx.Done():
 	}
 
 	return false
-}
-
-// sleepOrNews waits until d has passed, news comes, or the session ends.
-func (w *waiter) sleepOrNews(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-
-	select {
-	case <-w.news:
-	case <-timer.C:
-	case <-w.open.Done():
-	case <-ctx.Done():
-	}
-}
-
-// sleepThroughNews waits until d has passed or the session ends. It ignores news, because a failed
-// read is news, too: if news ended the wait, a failing read would be repeated without a pause.
-func (w *waiter) sleepThroughNews(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-
-	select {
-	case <-timer.C:
-	case <-w.open.Done():
-	case <-ctx.Done():
-	}
 }
 
 const (
@@ -382,7 +362,9 @@ func (r *controlRefresh) await(ctx context.Context) (c lane.Control, isRead bool
 	case c, isRead = <-r.answer:
 		r.answer = nil
 		if !isRead {
-			r.waiter.sleepThroughNews(ctx, controlRetry)
+			// a failed read is news, too: if news ended the wait, a failing read would be repeated
+			// without a pause
+			r.waiter.sleep(ctx, controlRetry, nil, nil)
 		}
 
 	case <-r.waiter.open.Done():
@@ -397,7 +379,7 @@ func (r *controlRefresh) startRead(ctx context.Context) {
 	answer := make(chan lane.Control, 1)
 	r.answer, r.askedAt, r.lastSeenAt = answer, now, now
 	go func() {
-		defer r.waiter.notify()
+		defer r.waiter.news.send()
 		defer close(answer)
 		defer panics.Log(r.log, "drain: read of the control rows")
 		if c, err := r.store.ReadControl(ctx, r.lane); err == nil {
