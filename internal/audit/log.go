@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"log/slog"
@@ -59,17 +58,6 @@ const (
 	// writeTimeout limits the time for which a caller waits until the entry is stored.
 	writeTimeout = 5 * time.Second
 )
-
-// Fingerprint returns the first 32 bits of a key's SHA-256 in hexadecimal. For an empty key it
-// returns "". Function keys have far more random bits, so a key cannot be computed from its
-// fingerprint.
-func Fingerprint(key string) string {
-	if key == "" {
-		return ""
-	}
-	sum := sha256.Sum256([]byte(key))
-	return hex.EncodeToString(sum[:4])
-}
 
 // Record writes an entry with the present time to storage and to the process's log. It returns no
 // error, because the change is already made and must not fail. If storage refuses the entry, Record

@@ -2,6 +2,8 @@ package audit
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -163,6 +165,17 @@ func (w Wrapper) AuthorOf(r *http.Request) string {
 
 // FingerprintOf returns the fingerprint of a request's function key; "" = the request has no key.
 func (w Wrapper) FingerprintOf(r *http.Request) string { return w.identify(r).KeyID }
+
+// Fingerprint returns the first 32 bits of a key's SHA-256 in hexadecimal. For an empty key it
+// returns "". Function keys have far more random bits, so a key cannot be computed from its
+// fingerprint.
+func Fingerprint(key string) string {
+	if key == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:4])
+}
 
 // identify returns an entry that has only the Principal and the KeyID of a request.
 func (w Wrapper) identify(r *http.Request) Entry {

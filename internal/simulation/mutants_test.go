@@ -29,7 +29,7 @@ type mutant struct {
 var mutants = []mutant{
 	{"fence off", "lane/writer.go", "IfMatch: w.tail.ETag", "IfMatch: storage.AnyETag",
 		"fence|books", ""},
-	{"trust window off", "lease/trust.go",
+	{"trust window off", "lease/lease.go",
 		"return l.trustDuration() - l.readClocks().elapsedSince(l.grantedAt)",
 		"return l.trustDuration()", "untrusted|overlap", "3000@216"},
 	{"blocked keys off", "drain/selector.go", "case block != nil && e.Seq() >= block.firstLogPos:",
@@ -87,7 +87,7 @@ var mutants = []mutant{
 		"return err // sent again unchanged: at most one copy can succeed",
 		"if _, gone := t.a.store.ReadMessage(ctx, t.lane, t.firstSeq); storage.Is(gone, storage.NotFound) {\n\t\t\tt.group, t.ops = append(t.group, t.a.takeWaiting(t.pending)...), nil\n\t\t}\n\t\treturn err", "lost|twice|history", "3000@1006"},
 	{"an outsider writes tail", "", "", "", "outsider", ""},
-	{"redirects followed", "cms/exchange.go", "CheckRedirect: noRedirects",
+	{"redirects followed", "cms/cms.go", "CheckRedirect: noRedirects",
 		"CheckRedirect: func(*http.Request, []*http.Request) error { _ = noRedirects; return nil }",
 		"redirect", ""},
 	{"watch and sweep off", "drain/lane_worker.go", "case r.State == Busy:\n\t\tt.waitWatching(",
