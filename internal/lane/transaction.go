@@ -250,14 +250,14 @@ func (b *Transaction) TryAdd(c *Change) bool {
 		b.opOfRow = map[string]int{}
 	}
 
-	fresh := 0
+	fresh, size := 0, 0
 	for _, op := range c.ops {
+		size += rows.EstimateSize(op.Values)
 		if _, ok := b.opOfRow[op.Key]; !ok {
 			fresh++
 		}
 	}
 
-	size := estimateSize(c)
 	if c.firstDelivery != nil {
 		fresh++
 		size += 2048 + len(c.firstDelivery.Attempts[0].Body)
@@ -285,14 +285,6 @@ func (b *Transaction) TryAdd(c *Change) bool {
 	b.bytes += size
 
 	return true
-}
-
-func estimateSize(c *Change) int {
-	n := 0
-	for _, op := range c.ops {
-		n += rows.EstimateSize(op.Values)
-	}
-	return n
 }
 
 // Changes returns the added changes.
