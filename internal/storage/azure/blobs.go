@@ -116,6 +116,19 @@ func (b *Blobs) Mark(ctx context.Context, name string) error {
 // List implements storage.BlobMarks. Each page costs one request.
 func (b *Blobs) List(ctx context.Context, prefix, marker string) (page storage.BlobPage,
 	err error) {
+	items, next, err := listPage(ctx, b.container, "blob list", prefix, marker)
+	page.Next = next
+	for _, item := range items {
+		page.Infos = append(page.Infos, describeBlob(deref(item.Name), item))
+	}
+
+	return page, err
+}
+
+// listPage reads one page of the blobs in a container whose names begin with prefix, from a marker
+// on; "" = from the beginning.
+func listPage(ctx context.Context, in *container.Client, op, prefix,
+	marker string) (items []*container.BlobItem, next string, err error) {
 	o := &container.ListBlobsFlatOptions{
 		Include: container.ListBlobsInclude{Metadata: true}, MaxResults: new(int32(maxBlobs)),
 		Prefix: &prefix,
@@ -125,25 +138,21 @@ func (b *Blobs) List(ctx context.Context, prefix, marker string) (page storage.B
 		o.Marker = &marker
 	}
 
-	err = doRead(ctx, "blob list", func(ctx context.Context) error {
-		r, err := b.container.NewListBlobsFlatPager(o).NextPage(ctx)
+	err = doRead(ctx, op, func(ctx context.Context) error {
+		r, err := in.NewListBlobsFlatPager(o).NextPage(ctx)
 		if err != nil {
 			return err
 		}
 
-		page = storage.BlobPage{Next: deref(r.NextMarker)}
-		if r.Segment == nil {
-			return nil
-		}
-
-		for _, item := range r.Segment.BlobItems {
-			page.Infos = append(page.Infos, describeBlob(deref(item.Name), item))
+		next, items = deref(r.NextMarker), nil
+		if r.Segment != nil {
+			items = r.Segment.BlobItems
 		}
 
 		return nil
 	})
 
-	return page, err
+	return items, next, err
 }
 
 func describeBlob(name string, item *container.BlobItem) storage.BlobInfo {

@@ -37,34 +37,13 @@ var _ storage.Files = (*Files)(nil)
 // List implements storage.Files. Each page costs one request.
 func (f *Files) List(ctx context.Context, prefix, marker string) (page storage.FilePage,
 	err error) {
-	o := &container.ListBlobsFlatOptions{
-		Include: container.ListBlobsInclude{Metadata: true}, MaxResults: new(int32(maxBlobs)),
-		Prefix: &prefix,
+	items, next, err := listPage(ctx, f.container, "file list", prefix, marker)
+	page.Next = next
+	for _, item := range items {
+		if !isFolder(item) {
+			page.Files = append(page.Files, describeFile(item))
+		}
 	}
-
-	if marker != "" {
-		o.Marker = &marker
-	}
-
-	err = doRead(ctx, "file list", func(ctx context.Context) error {
-		r, err := f.container.NewListBlobsFlatPager(o).NextPage(ctx)
-		if err != nil {
-			return err
-		}
-
-		page = storage.FilePage{Next: deref(r.NextMarker)}
-		if r.Segment == nil {
-			return nil
-		}
-
-		for _, item := range r.Segment.BlobItems {
-			if !isFolder(item) {
-				page.Files = append(page.Files, describeFile(item))
-			}
-		}
-
-		return nil
-	})
 
 	return page, err
 }
