@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/internal/storage"
+	"weir/internal/upkeep"
 )
 
 const (
@@ -113,28 +114,6 @@ type Expiry struct {
 // RemoveExpired removes the rows whose retention is over, until none is left or ctx ends. It
 // reports whether none is left.
 func (e Expiry) RemoveExpired(ctx context.Context) (isDone bool, err error) {
-	q := storage.Query{Partition: partition, To: e.Now().UTC().Add(-retention).Format(hourKey),
-		Limit: storage.MaxOps, Columns: []string{"None"}}
-	for {
-		page, err := e.Table.Range(ctx, q)
-		if err != nil {
-			return false, err
-		}
-		if len(page.Rows) == 0 {
-			return !page.More, nil
-		}
-
-		var ops []storage.Op
-		for _, row := range page.Rows {
-			ops = append(ops, storage.Op{Kind: storage.Delete, Key: row.Key})
-		}
-
-		_, err = e.Table.Transact(ctx, partition, ops)
-
-		// NotFound means that another instance has deleted one of the rows; the next page has the
-		// rest.
-		if err != nil && !storage.Is(err, storage.NotFound) {
-			return false, err
-		}
-	}
+	return upkeep.RemoveRows(ctx, e.Table, storage.Query{Partition: partition,
+		To: e.Now().UTC().Add(-retention).Format(hourKey)})
 }

@@ -3,6 +3,8 @@ package upkeep
 import (
 	"context"
 	"time"
+
+	"weir/internal/storage"
 )
 
 // Job is one kind of clean-up beside the retention of the lanes' messages.
@@ -176,4 +178,33 @@ func ForgottenBodies(r MessageRetention) Job {
 	const limit = 5 * time.Minute
 	return Job{Name: "forgotten-bodies", Every: day, Limit: limit,
 		Run: runUntil(r.RemoveForgottenBodies)}
+}
+
+// RemoveRows removes the rows that a query finds, until none is left or ctx ends. It reports whether
+// none is left.
+func RemoveRows(ctx context.Context, table storage.Table, q storage.Query) (isDone bool,
+	err error) {
+	q.Limit, q.Columns = storage.MaxOps, []string{"None"}
+	for {
+		page, err := table.Range(ctx, q)
+		if err != nil {
+			return false, err
+		}
+		if len(page.Rows) == 0 {
+			return !page.More, nil
+		}
+
+		var ops []storage.Op
+		for _, row := range page.Rows {
+			ops = append(ops, storage.Op{Kind: storage.Delete, Key: row.Key})
+		}
+
+		_, err = table.Transact(ctx, q.Partition, ops)
+
+		// NotFound means that another process has deleted one of the rows; the next page has the
+		// rest.
+		if err != nil && !storage.Is(err, storage.NotFound) {
+			return false, err
+		}
+	}
 }
