@@ -254,6 +254,60 @@ func TestDrainer_ManyDueAtOneMoment(t *testing.T) {
 	}
 }
 
+// Moves do not run ahead of the CMS: of many messages that are due at the same time, only some have
+// their place in the queues of their keys. The others can still be cancelled.
+func TestDrainer_MovesKeepPaceWithTheCMS(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		const n, most = 1000, 260 // 120 that wait, 64 without a commit, and moves under way
+		at, moved, sent := time.Now().Add(time.Minute), 0, 0
+		w.postCrowd(n, func(_ int, m *weir.Message) { m.DueAt = at })
+		cms := senderFunc(func(ctx context.Context, d weir.Delivery) weir.Result {
+			if sent++; sent%25 == 1 {
+				moved = max(moved, len(w.rowKeys("r_")))
+			}
+			return answerAfter(20*time.Millisecond, 200)(ctx, d)
+		})
+
+		w.start(withLivelyStorage(12*time.Millisecond),
+			func(c *drain.Config) { c.Sender = cms }).Wake(0)
+		w.waitUntilEmpty(5 * time.Minute)
+		if sent != n || moved > most {
+			t.Errorf("%d were sent, and up to %d had been moved; want %d, and %d at most", sent, moved, n,
+				most)
+		}
+	})
+}
+
+// Due messages that cannot be sent do not hold back those of other keys, even if so many of them
+// were moved that moves would wait.
+func TestDrainer_PausedDueMessagesHoldBackNoMoves(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		const paused, others = 200, 50
+		at := time.Now().Add(time.Minute)
+		w.pause("paused", at.Add(time.Hour))
+		w.postCrowd(paused, func(_ int, m *weir.Message) { m.Key, m.DueAt = "paused", at })
+		w.postCrowd(others, func(_ int, m *weir.Message) { m.DueAt = at.Add(time.Microsecond) })
+		p := w.start(withLivelyStorage(12 * time.Millisecond))
+		time.Sleep(time.Until(at.Add(-5 * time.Second)))
+		p.Wake(0)
+		w.postSlowly(150, p) // the lane has other messages to send all the time
+
+		sent, last := 0, time.Time{}
+		for _, r := range w.cms.listRequests() {
+			if r.key == "paused" {
+				t.Fatalf("a message of the paused key was sent at %s", r.at)
+			}
+			if strings.HasPrefix(r.body, "due") {
+				sent, last = sent+1, r.at
+			}
+		}
+
+		if late := last.Sub(at); sent != others || late > 5*time.Second {
+			t.Errorf("%d were sent, the last %s late; want %d, 5s late at most", sent, late, others)
+		}
+	})
+}
+
 // Messages that became due while no process ran are sent as fast as the CMS takes them.
 func TestDrainer_ManyOverdue(t *testing.T) {
 	for name, apart := range map[string]time.Duration{"AtOneMoment": 0,

@@ -69,6 +69,8 @@
 //   - A due message whose move was late comes after the messages of its key that were accepted
 //     before its due time, or that may have been sent. Other messages of the key wait until the
 //     position of the due message is known.
+//   - Moves do not run ahead of the CMS: while maxAhead moved messages wait, no further move
+//     begins, except when none of them can be sent.
 //   - After the holder has decided to move a message, it decides nothing about other messages of
 //     that key until the committer has answered.
 //   - Storage refuses a move if the message was cancelled or rescheduled. If storage refuses any

@@ -35,8 +35,8 @@ type dueCache struct {
 	progress map[lane.DueTime]moveProgress // a missing entry = moveNotBegun
 	// hashes of the ordering keys of the messages in "times"; a missing entry = the key is not known
 	keys map[lane.DueTime]string
-	// by hash of the key: the earliest due time of a message without a decided position; "" = messages
-	// whose key is not known; nil = it has to be computed again
+	// by hash of the key: the earliest due time of a message without a decided position; "" =
+	// messages whose key is not known; nil = it has to be computed again
 	firstUndecided map[string]time.Time
 
 	reading chan duePage      // a read that is under way; nil = none
@@ -88,6 +88,12 @@ func (c *dueCache) firstUndecidedAt(keyHash string) time.Time {
 	}
 
 	return earlierOf(earlierOf(c.firstUndecided[""], c.firstUndecided[keyHash]), c.nextAt)
+}
+
+// knowsKeysUntil reports whether the keys of all messages that are due by then are known.
+func (c *dueCache) knowsKeysUntil(then time.Time) bool {
+	unknown := c.firstUndecidedAt("")
+	return c.isLoaded && (unknown.IsZero() || unknown.After(then))
 }
 
 // notBegun returns the first due time whose move has not begun, and all later due times.
@@ -176,8 +182,8 @@ func (c *dueCache) beginLoad(answer chan duePage) {
 	c.reading, c.added, c.removed = answer, nil, nil
 }
 
-// takePage takes over the due times of a read: in place of all earlier ones, or behind them. It adds
-// the due times that were added since the read began, and leaves out those that were removed.
+// takePage takes over the due times of a read: in place of all earlier ones, or behind them. It
+// adds the due times that were added since the read began, and leaves out those that were removed.
 func (c *dueCache) takePage(p duePage) {
 	added, removed := c.added, c.removed
 	c.reading, c.added, c.removed = nil, nil, nil

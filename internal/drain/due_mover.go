@@ -38,6 +38,8 @@ const (
 	// If maxReady messages have been read and wait for the decision of their positions, no further
 	// read begins.
 	maxReady = 4 * maxMoves
+	// While maxAhead moved messages wait for the CMS, no further move begins: see isHeldBack.
+	maxAhead = 6 * maxMoves
 )
 
 // dueMover moves due messages into their keys' queues.
@@ -53,6 +55,9 @@ type dueMover struct {
 	isSealed bool
 	// hash of the key whose message is being sent; "" = none
 	sendingKey string
+	// the last choice found a held message that can be sent
+	hasSendable bool
+	isHeldBack  bool // moves wait; see holdBack
 	// takes control rows, and the time at which their read began
 	applyControl func(lane.Control, time.Time)
 	notify       func() // wakes the session; safe for concurrent use
@@ -121,6 +126,30 @@ func (m *dueMover) waitForMove(keyHash string) {
 		m.moves.waiting = map[string]bool{}
 	}
 	m.moves.waiting[keyHash] = true
+}
+
+// hasDue reports whether a scheduled message is due.
+func (m *dueMover) hasDue() bool {
+	at := m.cache.nextDueAt()
+	return !at.IsZero() && !at.After(m.now())
+}
+
+// recordChoice records whether the last choice found a held message that can be sent.
+func (m *dueMover) recordChoice(hasSendable bool) { m.hasSendable = hasSendable }
+
+// holdBack reports whether moves wait, because enough moved messages wait for the CMS. If
+// thousands of messages are due at one time, moves that run ahead of the CMS crowd the partition,
+// take memory, and make each choice slower. Moves are not held back in these cases:
+//
+//   - No held message can be sent: for example, all wait for the end of a pause of their key, or
+//     for a log message that waits for a move.
+//   - The keys of some due messages are not known: each log message waits for their moves.
+//
+// ready and soon are the results of keyStates.countWaiting.
+func (m *dueMover) holdBack(ready, soon int) bool {
+	underWay := len(m.moves.ready) + maxMoves*len(m.moves.reading)
+	return ready+soon+underWay >= maxAhead && (soon > 0 || m.hasSendable) &&
+		m.cache.knowsKeysUntil(m.now())
 }
 
 // isUnderWay reports whether a message is on its way into its key's queue.
@@ -295,7 +324,7 @@ func (m *dueMover) buildMove(group []readyMessage) (ch *lane.Change, undo func()
 	before := map[string]*keyState{}
 	room := m.keys.leftRoom()
 	for _, p := range group {
-		e, logPos := p.entry, max(p.logPos, m.positions.sentBelow)
+		e, logPos := p.entry, max(p.logPos, m.positions.sentBelowOf(p.entry.KeyHash()))
 		id := e.BlockID()
 		k := m.keys.byID[id]
 		if _, saved := before[id]; !saved {
@@ -373,10 +402,19 @@ func (m *dueMover) eachTurn(f func(due, begin time.Time)) {
 // startReads begins to read the messages of the next moves. It also begins to read further due
 // times, so that the keys of all messages that are due are known (awaitsMove).
 func (m *dueMover) startReads(ctx context.Context) {
+	var ready, soon int
+	if m.isHeldBack = false; m.canBegin() {
+		ready, soon = m.keys.countWaiting(m.now(), m.now().Add(leadMax))
+	}
+
 	for m.canBegin() {
 		if !m.cache.isLoaded {
 			m.readDueTimes(ctx)
 			return
+		}
+
+		if m.isHeldBack = m.holdBack(ready, soon); m.isHeldBack {
+			break
 		}
 
 		dues := m.pickTurn()
@@ -435,8 +473,8 @@ func (m *dueMover) pickTurn() (dues []lane.DueTime) {
 	return dues
 }
 
-// readDueTimes begins to read the earliest due times, or those behind the last one that was read. It
-// does nothing if such a read is under way.
+// readDueTimes begins to read the earliest due times, or those behind the last one that was read.
+// It does nothing if such a read is under way.
 func (m *dueMover) readDueTimes(ctx context.Context) {
 	if m.cache.reading != nil {
 		return
@@ -485,12 +523,13 @@ func (m *dueMover) nextDueAt() time.Time {
 
 // nextReadAt returns when the session has to begin the next read for a move. It returns zero if no
 // move is known. It also returns zero if an earlier read or write has to end first, because the end
-// of that read or write wakes the session.
+// of that read or write wakes the session, or if moves are held back until messages are sent.
 func (m *dueMover) nextReadAt() time.Time {
 	isBusy := len(m.moves.reading) > 0 || len(m.moves.ready) >= maxReady
-	if isBusy || !m.cache.isLoaded && m.cache.reading != nil {
+	if isBusy || m.isHeldBack || !m.cache.isLoaded && m.cache.reading != nil {
 		return time.Time{}
 	}
+
 	return m.nextMoveAt()
 }
 

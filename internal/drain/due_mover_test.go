@@ -99,6 +99,34 @@ func TestDueMover_AwaitsMovesOfItsKey(t *testing.T) {
 	}
 }
 
+// While due messages wait for their positions, the messages of other keys that are sent do not move
+// these positions. Otherwise a due message would be put behind messages of its key that were
+// accepted later.
+func TestDuePositions_RecordSending(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		sentBelow      int64
+		hasDue         bool
+		mine, other    int64
+		forNextHolders int64
+	}{
+		"WhileDueMessagesWait": {5, true, 5, 10, 10},
+		"WithoutDueMessages":   {5, false, 10, 10, 10},
+		"WhileNotKnown":        {0, true, 0, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := &duePositions{sentBelow: c.sentBelow}
+			mine, sent := newLogEntry(7, "a"), newLogEntry(9, "b")
+			p.recordSending(sent, c.hasDue)
+			if got := [3]int64{p.sentBelowOf(mine.KeyHash()), p.sentBelowOf(sent.KeyHash()),
+				p.sentBelowAll()}; got != [3]int64{c.mine, c.other, c.forNextHolders} {
+				t.Errorf("got %v, want %v", got, [3]int64{c.mine, c.other, c.forNextHolders})
+			}
+		})
+	}
+}
+
 // From the decision of a move until the committer has answered, isShut returns true for the keys of
 // the moved messages. If storage refuses the move, the mover calls the function "undo", which
 // restores the blocks in memory.

@@ -19,21 +19,29 @@ import (
 // position from the times at which the log's messages were accepted. Otherwise a newer message of
 // the key would be sent before the due message.
 //
-// A position is never before a log message that may have been sent already.
+// A position is never before a log message of its key that may have been sent already. While due
+// messages wait for their positions, messages of other keys are sent. So the holder then records
+// for each key how far it has sent. The next holder only knows how far the lane was sent.
 
 const (
 	// acceptTimesPage is the number of messages in one read of acceptance times.
 	acceptTimesPage = 250
 	// maxAcceptTimes bounds the acceptance times in memory.
 	maxAcceptTimes = 20_000
+	// maxSentKeys bounds the keys of duePositions.sentOf.
+	maxSentKeys = 5_000
 )
 
 // duePositions finds the positions of due messages among the log's messages.
 type duePositions struct {
 	laneScope
 	accepted acceptTimes
-	// all messages that were sent have lower sequence numbers; 0 = not known; see lane.Tail
+	// all messages that were sent have lower sequence numbers, except those of sentOf; 0 = not
+	// known; see lane.Tail
 	sentBelow int64
+	// by key hash: all messages of the key that this session sent while due messages waited have
+	// lower sequence numbers
+	sentOf map[string]int64
 	// all messages that this session sent have lower sequence numbers; 0 = it sent none
 	sentHere int64
 }
@@ -156,6 +164,21 @@ func (p *duePositions) limitSent(control lane.Control) {
 	}
 }
 
+// sentBelowOf returns a sequence number: all messages of the key that were sent have lower ones;
+// 0 = not known.
+func (p *duePositions) sentBelowOf(keyHash string) int64 {
+	return max(p.sentBelow, p.sentOf[keyHash])
+}
+
+// sentBelowAll returns sentBelow for the next holder: all messages that were sent have lower
+// sequence numbers; 0 = not known.
+func (p *duePositions) sentBelowAll() int64 {
+	if p.sentBelow == 0 {
+		return 0
+	}
+	return max(p.sentBelow, p.sentHere)
+}
+
 // isOutdated reports whether another read could find lower positions. If sentBelow was not known
 // when the read began, the position of each message is the end of the log. A lower position is
 // possible if sentBelow is known by now, and is less than that end.
@@ -163,12 +186,23 @@ func (p *duePositions) isOutdated(read *dueRead) bool {
 	return read.low == 0 && p.sentBelow != 0 && p.sentBelow < read.control.Head.Next
 }
 
-// recordSending is called before a message is sent.
-func (p *duePositions) recordSending(e *lane.Entry) {
+// recordSending is called before a message is sent. hasDue reports whether due messages wait for
+// their positions.
+func (p *duePositions) recordSending(e *lane.Entry, hasDue bool) {
 	p.sentHere = max(p.sentHere, e.NextLogSeq())
-	if p.sentBelow != 0 {
-		p.sentBelow = max(p.sentBelow, e.NextLogSeq())
+	if p.sentBelow == 0 {
+		return
 	}
+
+	if !hasDue || len(p.sentOf) >= maxSentKeys {
+		p.sentBelow, p.sentOf = max(p.sentBelow, p.sentHere), nil
+		return
+	}
+
+	if p.sentOf == nil {
+		p.sentOf = map[string]int64{}
+	}
+	p.sentOf[e.KeyHash()] = max(p.sentOf[e.KeyHash()], e.NextLogSeq())
 }
 
 const (

@@ -410,6 +410,21 @@ func (ks *keyStates) findDue(by time.Time, isUsable func(*keyState) bool) *keySt
 	return first
 }
 
+// countWaiting counts held messages: those of blocks whose time has come (ready), and those of
+// untried blocks whose time comes by the given time (soon).
+func (ks *keyStates) countWaiting(now, by time.Time) (ready, soon int) {
+	for _, k := range ks.byID {
+		switch {
+		case !k.NextAt.After(now):
+			ready += int(k.HeldCount)
+		case k.IsUntried && !k.NextAt.After(by):
+			soon += int(k.HeldCount)
+		}
+	}
+
+	return ready, soon
+}
+
 func compareStates(a, b *keyState) int {
 	return cmp.Or(a.NextAt.Compare(b.NextAt), strings.Compare(a.ID, b.ID))
 }

@@ -26,6 +26,7 @@ type dueQueue interface {
 	isShut(keyHash string) bool
 	awaitsMove(e *lane.Entry) bool
 	waitForMove(keyHash string)
+	recordChoice(hasSendable bool)
 }
 
 // selector chooses the next message. It takes messages from the read-ahead and from the blocks in
@@ -216,7 +217,8 @@ func (s *selector) parkInOrder(e *lane.Entry, k *keyState) {
 
 // pickHeld returns the first held message of a block whose time has come, or a version that
 // supersedes that message.
-func (s *selector) pickHeld(ctx context.Context) (*candidate, error) {
+func (s *selector) pickHeld(ctx context.Context) (c *candidate, err error) {
+	defer func() { s.due.recordChoice(c != nil) }()
 	for {
 		now, ahead := s.now(), s.keys.firstAhead()
 		isResting := s.breaker.isResting(now)

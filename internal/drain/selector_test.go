@@ -22,6 +22,8 @@ type fakeDue struct {
 func (f *fakeDue) isShut(keyHash string) bool    { return f.shut[keyHash] }
 func (f *fakeDue) awaitsMove(e *lane.Entry) bool { return f.awaiting[e.Seq()] }
 
+func (f *fakeDue) recordChoice(bool) {}
+
 func (f *fakeDue) waitForMove(keyHash string) {
 	f.waits = append(f.waits, keyHash)
 	f.shut[keyHash] = true

@@ -242,7 +242,7 @@ func (s *session) attempt(ctx context.Context, c *candidate) error {
 	}
 
 	s.attempter.prefetch.prefetchAll(ctx, next)
-	s.due.positions.recordSending(c.entry)
+	s.due.positions.recordSending(c.entry, s.due.hasDue())
 	result, err := s.attempter.sendMessage(ctx, c)
 	if err != nil {
 		return err
@@ -396,7 +396,7 @@ func (s *session) buildHandOver() *lane.Change {
 func (s *session) saveProgress(ch *lane.Change) {
 	cursor, due, untried, handled := s.readAhead.cursorSeq(), s.nextDueAt(), s.nextUntriedAt(),
 		s.requests.handled
-	releasedAt, sentBelow := s.keys.lastReleasedAt, s.due.positions.sentBelow
+	releasedAt, sentBelow := s.keys.lastReleasedAt, s.due.positions.sentBelowAll()
 	breaker, missing, brakes := *s.breaker, s.missing.list(s.keys), s.braked.listWaiting()
 	allowedAt := time.Time{}
 	if s.store.Lanes == 1 {

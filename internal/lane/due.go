@@ -96,9 +96,9 @@ func (h HeldMessage) AfterLog() int64 {
 	return last + 1
 }
 
-// ReadDue reads the scheduled messages of a lane that become due first, at most limit. It reads only
-// those that follow the message "after", in the order of due times; zero = all. more reports whether
-// there may be further ones.
+// ReadDue reads the scheduled messages of a lane that become due first, at most limit. It reads
+// only those that follow the message "after", in the order of due times; zero = all. more reports
+// whether there may be further ones.
 func (ds DeliveryState) ReadDue(ctx context.Context, lane int, after DueTime,
 	limit int) (dues []DueMessage, more bool, err error) {
 	q := storage.Query{Partition: ds.store.Partition(lane), From: rows.DuePrefix,

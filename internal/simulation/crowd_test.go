@@ -87,8 +87,8 @@ func (w *world) drawSlowTrip(name string) time.Duration {
 	return time.Duration(float64(w.storage) / 2 * math.Exp(0.45*normal))
 }
 
-// rowTurns lets the writes of a partition take turns, because a partition writes a limited number of
-// rows a second.
+// rowTurns lets the writes of a partition take turns, because a partition writes a limited number
+// of rows a second.
 type rowTurns struct {
 	mu          sync.Mutex
 	byPartition map[string]chan struct{}
@@ -133,6 +133,9 @@ const (
 	// time until a request arrives at the CMS is idle time, too: up to 2 ms for each request. A
 	// whole request takes 32 ms on average.
 	crowdIdle = 0.1
+	// crowdAhead is the largest number of messages that have left the scheduled ones and wait for
+	// the CMS, or for the commit of their outcomes.
+	crowdAhead = 260
 	// plainLag is the longest wait of another message while a crowd is sent. A busy holder looks
 	// once a second for messages that other instances have appended. If the lane has got another
 	// holder since the message was appended, the checker adds standsAtMost, the longest time for
@@ -182,6 +185,13 @@ func (c *checker) checkCrowd(l *laneState, f *filed, r *request) {
 			c.addViolation("slow",
 				"lane %d sent %d that were due at one moment in %s, and nothing for %s of it",
 				f.id.Lane, l.crowd.sent, took, l.crowd.idle)
+		}
+
+		if l.crowd.sent%50 == 0 {
+			if n := len(c.rowsOf(f.id.Lane, "r_")); n > crowdAhead {
+				c.addViolation("slow", "%d due messages of lane %d were moved before the CMS was ready",
+					n, f.id.Lane)
+			}
 		}
 
 		c.counts.Crowded++
