@@ -106,9 +106,10 @@ type burstFigures struct {
 	used    map[string]float64 // number of requests to storage, by service and operation
 }
 
-// runBurst posts messages from many clients to the addresses (none = the host's) and waits until the lanes are idle. For the baseline it
-// measures posts to the CMS without Weir. It does so before the burst and after it, so that a
-// change of the machine's load affects the baseline and the burst alike.
+// runBurst posts messages from many clients to the addresses (none = the host's) and waits until
+// the lanes are idle. For the baseline it measures posts to the CMS without Weir. It does so before
+// the burst and after it, so that a change of the machine's load affects the baseline and the burst
+// alike.
 func (r *rig) runBurst(ctx context.Context, all []message, urls ...string) (burstFigures, error) {
 	var b burstFigures
 	if len(urls) == 0 {

@@ -129,8 +129,8 @@ func (p *listenerProgram) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// competeForLease tries to get the lease each listenerRecovery. While this process has the lease, it
-// is the listener.
+// competeForLease tries to get the lease each listenerRecovery. While this process has the lease,
+// it is the listener.
 func (p *listenerProgram) competeForLease(ctx context.Context) error {
 	id := newLeaseID()
 	for {

@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// listenerPair is two instances of the queue listener's stand-in (listenerProgram), with a queue and
-// a CMS of their own. Its rig has no handlers.
+// listenerPair is two instances of the queue listener's stand-in (listenerProgram), with a queue
+// and a CMS of their own. Its rig has no handlers.
 type listenerPair struct {
 	*rig
 	instances []listenerInstance // the first one is the listener

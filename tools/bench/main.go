@@ -72,7 +72,7 @@ func scenarios() []scenario {
 		{"two", "the same with two instances, beside a queue listener", runTwo, inEachPass},
 		{"pairburst", "a burst on one lane that two instances accept, beside a queue listener",
 			runPairBurst, inEachPass},
-		{"pairidle", "two instances at rest, and the first message after it, beside a queue listener",
+		{"pairidle", "two instances at rest, and the first message after, beside a queue listener",
 			runPairIdle, inEachPass},
 		{"back", "the CMS is back after 20 s of 503: how soon the first write comes", runBack,
 			inEachPass},

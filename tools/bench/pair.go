@@ -51,9 +51,9 @@ func (b *bench) newPair(ctx context.Context, o rigOptions) (*pair, error) {
 
 func (p *pair) stop() error { return errors.Join(p.peer.stop(), p.shutDown()) }
 
-// runTwo posts single messages to two instances. First the instances get them in turn. Then only the
-// instance gets them that does not hold the lane. It measures the time from the post to the request
-// at the CMS. The stand-in gets a message half-way between two messages of Weir.
+// runTwo posts single messages to two instances. First the instances get them in turn. Then only
+// the instance gets them that does not hold the lane. It measures the time from the post to the
+// request at the CMS. The stand-in gets a message half-way between two messages of Weir.
 func runTwo(ctx context.Context, b *bench) ([]result, error) {
 	p, err := b.newPair(ctx, rigOptions{})
 	if err != nil {
@@ -89,8 +89,8 @@ func runTwo(ctx context.Context, b *bench) ([]result, error) {
 	return rows, nil
 }
 
-// takeLane clears the CMS's record, and posts to the first instance until the CMS has got a message.
-// It returns the index of the instance that holds the lane then.
+// takeLane clears the CMS's record, and posts to the first instance until the CMS has got a
+// message. It returns the index of the instance that holds the lane then.
 func (p *pair) takeLane(ctx context.Context) (holder int, err error) {
 	p.cms.Reset()
 	f := p.newFlow()
@@ -113,8 +113,8 @@ func (p *pair) takeLane(ctx context.Context) (holder int, err error) {
 }
 
 // trickleBoth posts n messages, one each trickle.gap, to the addresses of Weir in turn, and as many
-// to those of the stand-in. Before that it clears the record of both CMSs. It returns the times from
-// a message's post to the start of its request at the CMS, in ms.
+// to those of the stand-in. Before that it clears the record of both CMSs. It returns the times
+// from a message's post to the start of its request at the CMS, in ms.
 func (p *pair) trickleBoth(ctx context.Context, n int, urls, peerURLs []string) (ours,
 	peers []float64, err error) {
 	p.cms.Reset()
@@ -200,14 +200,16 @@ func runPairBurst(ctx context.Context, b *bench) ([]result, error) {
 
 	return []result{
 		newRow("serial burst, two instances", "s", got.elapsed).withLeast(limit).requireRatio(0.97).
-			withNote("%d messages, %d clients, half of them at each instance, bare round trip %.2f ms; "+
-				"the instances sent %d and %d", len(all), b.sizes.load.clients, got.trip,
+			withNote("%d messages, %d clients, half of them at each instance, bare round trip "+
+				"%.2f ms; the instances sent %d and %d", len(all), b.sizes.load.clients, got.trip,
 				len(all)-bySecond, bySecond),
 		newRow("transactions per message, serial burst, two instances", "", sumCounts(got.used)/n).
 			withBaseline((after-before)/n).limitValue(0.5).
-			withNote("the yardstick is the listener stand-in; %s", describeShares(got.used, len(all))),
+			withNote("the yardstick is the listener stand-in; %s",
+				describeShares(got.used, len(all))),
 		newRow("listener stand-in, serial burst, two instances", "s", elapsed).withLeast(limit).
-			withNote("%d writes came after a later one of their key", p.peer.cms.Stats().Inversions),
+			withNote("%d writes came after a later one of their key",
+				p.peer.cms.Stats().Inversions),
 	}, nil
 }
 
@@ -258,12 +260,13 @@ func runPairIdle(ctx context.Context, b *bench) ([]result, error) {
 	return []result{
 		newRow("idle, two instances, requests to storage a minute", "", sumCounts(used)/minutes).
 			withBaseline((peerAfter-peerBefore)/minutes).
-			withNote("%s after %s of rest, in total: %s; the yardstick is the listener stand-in, which "+
-				"polls each %s", sizes.idle, sizes.backOff, describeShares(used, 1), listenerPoll),
+			withNote("%s after %s of rest, in total: %s; the yardstick is the listener stand-in, "+
+				"which polls each %s", sizes.idle, sizes.backOff, describeShares(used, 1),
+				listenerPoll),
 		newRow("first message after idle, two instances, worst", "ms", slices.Max(ours)).
 			withBaseline(slices.Max(peers)).limitValue(pairWakeLimit).
-			withNote("each after %s without a holder, to both instances in turn; in order: %.0f ms; "+
-				"listener stand-in: %.0f ms", sizes.rest, ours, peers),
+			withNote("each after %s without a holder, to both instances in turn; in order: %.0f "+
+				"ms; listener stand-in: %.0f ms", sizes.rest, ours, peers),
 	}, nil
 }
 
@@ -357,8 +360,10 @@ func measureBack(ctx context.Context, b *bench, instances int) (row result, err 
 		ours, peers = append(ours, mine), append(peers, other)
 	}
 
-	return newRow(fmt.Sprintf("CMS back after %s of 503, %d instances: until the first write, worst",
-		b.sizes.pair.outage, instances), "s", slices.Max(ours)).
+	name := fmt.Sprintf("CMS back after %s of 503, %d instances: until the first write, worst",
+		b.sizes.pair.outage, instances)
+
+	return newRow(name, "s", slices.Max(ours)).
 		withBaseline(slices.Max(peers)).limitValue(backLimit).
 		withNote("%d outages: %.2f s; listener stand-in, which tries again each %s: %.2f s",
 			len(ours), ours, listenerRetryPause, peers), nil
@@ -400,7 +405,8 @@ func (r *rig) measureReturn(ctx context.Context, urls []string, outage time.Dura
 
 	first := time.Time{}
 	for _, q := range r.cms.Requests() {
-		if q.Status < 300 && q.StartedAt.After(back) && (first.IsZero() || q.StartedAt.Before(first)) {
+		isFirst := first.IsZero() || q.StartedAt.Before(first)
+		if q.Status < 300 && q.StartedAt.After(back) && isFirst {
 			first = q.StartedAt
 		}
 	}

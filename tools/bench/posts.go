@@ -19,11 +19,11 @@ type postSize struct {
 // beforeRatio is the target for a figure against that of the build before: the noise of a run.
 const beforeRatio = 1.1
 
-// runPosts measures the acceptance of bodies of several sizes: the latency that one client sees, and
-// the CPU time of the handler. The baseline is a bare program that reads the same bytes, compresses
-// and stores them as Weir does, and looks at nothing (rawProgram). With another build, in the folder
-// b.before, the figures are compared with those of that build, too. The lane is paused, so that no
-// delivery is counted.
+// runPosts measures the acceptance of bodies of several sizes: the latency that one client sees,
+// and the CPU time of the handler. The baseline is a bare program that reads the same bytes,
+// compresses and stores them as Weir does, and looks at nothing (rawProgram). With another build,
+// in the folder b.before, the figures are compared with those of that build, too. The lane is
+// paused, so that no delivery is counted.
 func runPosts(ctx context.Context, b *bench) ([]result, error) {
 	var rows []result
 	for _, s := range b.sizes.posts {
@@ -72,7 +72,10 @@ func measurePostSize(ctx context.Context, b *bench, s postSize) (rows []result, 
 		t.waits = append(t.waits, wait)
 		return err
 	}
-	if err := errors.Join(postAll(max(s.latencies/5, 2), warm), postAll(s.latencies, timed)); err != nil {
+	if err := postAll(max(s.latencies/5, 2), warm); err != nil {
+		return nil, err
+	}
+	if err := postAll(s.latencies, timed); err != nil {
 		return nil, err
 	}
 
@@ -114,8 +117,8 @@ const (
 	targetBefore // only with the flag -before
 )
 
-// openPostTargets starts Weir with a paused lane, the bare program, and the build before if there is
-// one. The function ends them; it is never nil.
+// openPostTargets starts Weir with a paused lane, the bare program, and the build before if there
+// is one. The function ends them; it is never nil.
 func openPostTargets(ctx context.Context, b *bench) (targets []*postTarget, end func() error,
 	err error) {
 	var ends []func() error
@@ -177,8 +180,10 @@ func postRows(s postSize, targets []*postTarget) []result {
 	each := func(t *postTarget) float64 { return t.cpu * 1000 / float64(s.posts) }
 
 	rows := []result{
-		newRow(name("accept latency p50"), "ms", median(weir.waits)).withBaseline(median(raw.waits)).
-			withNote("post: %s; bare program: %s", describeSpread(weir.waits), describeSpread(raw.waits)),
+		newRow(name("accept latency p50"), "ms", median(weir.waits)).
+			withBaseline(median(raw.waits)).
+			withNote("post: %s; bare program: %s", describeSpread(weir.waits),
+				describeSpread(raw.waits)),
 		newRow(name("CPU of the handler"), "ms", each(weir)).withBaseline(each(raw)).
 			withNote("%d posts of one client, lane paused", s.posts),
 	}

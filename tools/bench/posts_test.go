@@ -30,7 +30,8 @@ func TestLongArticle(t *testing.T) {
 		}
 
 		if got := packed.Len() <= rawInlineLimit; got != inRow {
-			t.Errorf("%d bytes: got %d compressed, want them in the row: %t", size, packed.Len(), inRow)
+			t.Errorf("%d bytes: got %d compressed, want them in the row: %t", size, packed.Len(),
+				inRow)
 		}
 	}
 }

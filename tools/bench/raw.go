@@ -22,8 +22,8 @@ const rawVariable = "WEIR_BENCH_RAW"
 type rawSettings struct{ Storage, Prefix string }
 
 // The bounds by which Weir stores a body: up to rawStoredLimit bytes as it is, else compressed; in
-// the message's row if it has up to rawInlineLimit bytes then, else in a blob. They are copies of the
-// bounds in internal/lane/body.go.
+// the message's row if it has up to rawInlineLimit bytes then, else in a blob. They are copies of
+// the bounds in internal/lane/body.go.
 const (
 	rawStoredLimit = 2 << 10
 	rawInlineLimit = 60 << 10
@@ -38,8 +38,8 @@ type rawProgram struct {
 	number int // number of blobs
 }
 
-// runRawProcess runs the bare program if rawVariable is set, and reports whether it ran. The program
-// prints its host and port. It ends when "in" is at its end, or at an error.
+// runRawProcess runs the bare program if rawVariable is set, and reports whether it ran. The
+// program prints its host and port. It ends when "in" is at its end, or at an error.
 func runRawProcess(ctx context.Context, in io.Reader, out io.Writer) (bool, error) {
 	text := os.Getenv(rawVariable)
 	if text == "" {

@@ -43,9 +43,11 @@ func TestRunPass_OwnStorageForEachScenario(t *testing.T) {
 		return nil, errBroken
 	}
 
-	err = b.runPass(t.Context(), time.Millisecond, []scenario{{name: "a", run: run}, {name: "b", run: run}})
+	err = b.runPass(t.Context(), time.Millisecond,
+		[]scenario{{name: "a", run: run}, {name: "b", run: run}})
 	if !errors.Is(err, errBroken) || len(used) != 2 || used[0].PID() == used[1].PID() {
-		t.Fatalf("got %d Azurites, %v, want two different ones and the scenarios' error", len(used), err)
+		t.Fatalf("got %d Azurites, %v, want two different ones and the scenarios' error", len(used),
+			err)
 	}
 
 	for _, p := range used {
@@ -57,7 +59,7 @@ func TestRunPass_OwnStorageForEachScenario(t *testing.T) {
 	}
 
 	if b.storage != nil || b.farStorage != nil || b.delay != 0 {
-		t.Errorf("got storage %v, proxy %v, delay %s after the pass, want none", b.storage, b.farStorage,
-			b.delay)
+		t.Errorf("got storage %v, proxy %v, delay %s after the pass, want none", b.storage,
+			b.farStorage, b.delay)
 	}
 }

@@ -54,9 +54,9 @@ func runTakeover(ctx context.Context, b *bench) ([]result, error) {
 			slices.Max(stopped)).limitValue(1).withNote("%d times: %.2f s", len(stopped), stopped),
 		newRow("takeover after SIGKILL, default lease: until the next write", "s",
 			byDefault.Seconds()).withBaseline(listener.Seconds()).
-			withNote("once, with a lease of %s; the yardstick is the listener stand-in, with a lease of "+
-				"%s and no settle time: its message under way comes back after %s", defaultLease,
-				listenerLease, listenerHide),
+			withNote("once, with a lease of %s; the yardstick is the listener stand-in, with a "+
+				"lease of %s and no settle time: its message under way comes back after %s",
+				defaultLease, listenerLease, listenerHide),
 	}, nil
 }
 
@@ -84,8 +84,8 @@ func measureListenerKill(ctx context.Context, b *bench) (time.Duration, error) {
 	}
 
 	ended, before := time.Now(), p.cms.Stats().Writes
-	if err := f.streamUntil(ctx, second, func() bool { return p.cms.Stats().Writes > before+1 }); err !=
-		nil {
+	if err := f.streamUntil(ctx, second,
+		func() bool { return p.cms.Stats().Writes > before+1 }); err != nil {
 		return 0, err
 	}
 
@@ -121,8 +121,8 @@ func measureTakeovers(ctx context.Context, b *bench, signal syscall.Signal) ([]f
 // measureTakeover lets one instance take the lane and adds a second instance. After 2 s and the
 // time "wait", it sends the signal to the handler that holds the lane then: the lane moves if the
 // second instance has an invocation and the first one has none. It returns the time from the signal
-// to the CMS's first request with a higher fence. It posts messages all the time, so that the holder
-// keeps the lane until the signal.
+// to the CMS's first request with a higher fence. It posts messages all the time, so that the
+// holder keeps the lane until the signal.
 func measureTakeover(ctx context.Context, b *bench, signal syscall.Signal,
 	lease, wait time.Duration) (time.Duration, error) {
 	repeats := 1 // a graceful stop can cut off a request that the CMS still finishes
@@ -187,7 +187,8 @@ func (r *rig) findHolder(fence int64) (holder, other host.InstanceStatus, err er
 
 	all := r.host.Status().Instances
 	if len(all) != 2 || number != all[0].Number && number != all[1].Number {
-		return holder, other, fmt.Errorf("fence %d belongs to none of %d instances", fence, len(all))
+		return holder, other, fmt.Errorf("fence %d belongs to none of %d instances", fence,
+			len(all))
 	}
 	if number == all[0].Number {
 		return all[0], all[1], nil
