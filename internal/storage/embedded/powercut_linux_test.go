@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"encoding/hex"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -43,18 +42,23 @@ func TestPowerCut(t *testing.T) {
 	dir := t.TempDir()
 
 	// The file exists before the record begins: createData makes it durable by a rename.
-	printed := map[int]int64{}
 	makeStore(t, dir)
 	image := readData(t, filepath.Join(dir, "weir.db"))
 	events := recordWriters(t, dir)
 
+	t.Run("KeepsWhatWasPrinted", func(t *testing.T) { testCuts(t, image, events) })
+	t.Run("FindsMissingSyncs", func(t *testing.T) { testMissingSyncs(t, image, events) })
+}
+
+// testCuts replays the events up to some of them.
+func testCuts(t *testing.T, image []byte, events []event) {
 	cuts, seed := countOf(t, "CUTS", 8), rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 1))
 	for range cuts {
 		at := random.IntN(len(events) + 1)
 		cut := filepath.Join(t.TempDir(), "cut")
 		must(t, os.Mkdir(cut, 0o700))
-		shown := maps.Clone(printed)
+		shown := map[int]int64{}
 		data := replay(image, events[:at], shown, random)
 		must(t, os.WriteFile(filepath.Join(cut, "weir.db"), data, 0o600))
 		checkWriters(t, cut, shown)
@@ -76,35 +80,29 @@ func makeStore(t *testing.T, dir string) {
 	must(t, store.Close())
 }
 
-// The check of TestPowerCut finds a loss: if no sync had an effect, messages that were printed are
-// missing, or the store does not open.
-func TestPowerCut_FindsMissingSyncs(t *testing.T) {
-	t.Parallel()
-	dir, printed := t.TempDir(), map[int]int64{}
-	makeStore(t, dir)
-	image := readData(t, filepath.Join(dir, "weir.db"))
-	events := recordWriters(t, dir)
-	found := false
+// testMissingSyncs checks that testCuts finds a loss: if no sync had an effect, messages that were
+// printed are missing, or the store does not open.
+func testMissingSyncs(t *testing.T, image []byte, events []event) {
 	random := rand.New(rand.NewPCG(1, 1))
+	var unsynced []event
+	for _, e := range events {
+		if e.kind != fileSynced {
+			unsynced = append(unsynced, e)
+		}
+	}
+
 	for range 20 {
 		cut := filepath.Join(t.TempDir(), "cut")
 		must(t, os.Mkdir(cut, 0o700))
-		shown := maps.Clone(printed)
-		var unsynced []event
-		for _, e := range events {
-			if e.kind != fileSynced {
-				unsynced = append(unsynced, e)
-			}
-		}
-
+		shown := map[int]int64{}
 		data := replay(image, unsynced, shown, random)
 		must(t, os.WriteFile(filepath.Join(cut, "weir.db"), data, 0o600))
-		found = found || isLost(t, cut, shown)
+		if isLost(t, cut, shown) {
+			return
+		}
 	}
 
-	if !found {
-		t.Error("a record without syncs was whole 20 times, want losses")
-	}
+	t.Error("a record without syncs was whole 20 times, want losses")
 }
 
 // isLost reports whether the store in a folder does not open, is damaged, or lacks a message.
