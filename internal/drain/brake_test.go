@@ -38,6 +38,14 @@ func (w *world) countStage(ids []weir.ID, stage weir.Stage) (n int) {
 	return n
 }
 
+func withDefaultBackoff(c *drain.Config) {
+	c.Backoff = drain.Backoff{Min: time.Second, Max: 5 * time.Minute}
+}
+
+func numberKeys(prefix string) func(int) string {
+	return func(i int) string { return fmt.Sprint(prefix, i) }
+}
+
 // A changed content type rejects all messages of a contract. Five are dead, all others wait, and
 // the messages of another contract are delivered. When the CMS takes the contract again, all are
 // delivered.

@@ -1,3 +1,5 @@
+//go:build !race || long
+
 package drain_test
 
 import (
@@ -387,7 +389,7 @@ func (f senderFunc) Send(ctx context.Context, d weir.Delivery) weir.Result { ret
 // If many messages become due together, not all of them are in memory at the same time.
 func TestDrainer_MemoryOfDueMessages(t *testing.T) {
 	simulateAlone(t, func(t *testing.T, w *world) {
-		const n, size, most = 1000, 200 << 10, 24 << 20
+		const n, size, most = 400, 200 << 10, 24 << 20
 		at := time.Now().Add(time.Minute)
 		body := []byte(strings.Repeat("x", size))
 		w.postCrowd(n, func(_ int, m *weir.Message) { m.DueAt, m.Body = at, body })

@@ -1,3 +1,5 @@
+//go:build !race || long
+
 package drain_test
 
 import (

@@ -1,3 +1,5 @@
+//go:build !race || long
+
 package drain_test
 
 import (
@@ -19,10 +21,6 @@ import (
 // that the CMS would take is tried within ten seconds (turn), and a refused message becomes final
 // in bounded time. If the CMS refuses all messages, none becomes dead within a day, the default of
 // Config.Patience.
-
-func withDefaultBackoff(c *drain.Config) {
-	c.Backoff = drain.Backoff{Min: time.Second, Max: 5 * time.Minute}
-}
 
 // refuseBad returns a function for setAnswer. If a message's key begins with "bad", the function
 // answers with the given status, and otherwise with 200.
@@ -58,10 +56,6 @@ func (w *world) postMany(n int, key func(int) string, change ...func(*weir.Messa
 	}
 
 	wg.Wait()
-}
-
-func numberKeys(prefix string) func(int) string {
-	return func(i int) string { return fmt.Sprint(prefix, i) }
 }
 
 // waitUntilTaken waits until the CMS has taken messages of n different keys that begin with prefix.

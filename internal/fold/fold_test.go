@@ -1,3 +1,5 @@
+//go:build !race || long
+
 package fold_test
 
 import (
