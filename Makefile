@@ -202,7 +202,9 @@ build/lint/staticcheck: tools/go.mod tools/go.sum
 build: ## stage the app in build/app, as Azure Functions wants it, and the command in build/weir; WEIR_CONFIG=my.yaml takes other settings than weir.yaml
 	@mkdir -p $(APP)
 	CGO_ENABLED=0 GOOS=$(OS) GOARCH=$(ARCH) go build $(STAMP) -trimpath -ldflags='-s -w' -o $(APP)/handler ./handler
-	@mkdir -p build && CGO_ENABLED=0 go build $(STAMP) -trimpath -ldflags='-s -w' -o $(COMMAND) ./handler
+	@mkdir -p build && if [ $(OS)/$(ARCH) = $$(go env GOOS)/$$(go env GOARCH) ]; then \
+	  cp $(APP)/handler $(COMMAND).$$$$ && mv -f $(COMMAND).$$$$ $(COMMAND); \
+	else CGO_ENABLED=0 go build $(STAMP) -trimpath -ldflags='-s -w' -o $(COMMAND) ./handler; fi
 	@found=$$(WEIR_CONFIG='$(CONFIG)' $(COMMAND) check --offline) || { \
 	  echo "make build: the settings are wrong: $(CONFIG)"; echo "$$found"; exit 1; } >&2
 	@cp host.json $(APP)/ && cp '$(CONFIG)' $(APP)/weir.yaml
