@@ -103,7 +103,7 @@ func prepareAppWith(env func(string) string, log *slog.Logger, o appOptions) (*A
 	if len(s.Contracts) > 0 || err == nil {
 		a.contracts, found.Contracts = contract.New(s.ContractDefinitions(),
 			contract.Limits{MaxBody: int64(s.MaxBody), Memory: a.budgets.parse})
-		found.Contracts = s.AddPositions(found.Contracts)
+		found.Contracts = s.Locate(found.Contracts)
 	}
 
 	if s.Storage != "" || !s.Identity.IsZero() || s.Data != "" {
@@ -111,7 +111,7 @@ func prepareAppWith(env func(string) string, log *slog.Logger, o appOptions) (*A
 	}
 
 	if s.Delivery.URL != "" {
-		found.CMS = s.AddPositions(a.openCMS(o.withoutSignIn))
+		found.CMS = s.Locate(a.openCMS(o.withoutSignIn))
 	}
 
 	if a.transport != nil && (a.contracts != nil || found.Contracts != nil) {
@@ -119,7 +119,7 @@ func prepareAppWith(env func(string) string, log *slog.Logger, o appOptions) (*A
 		if a.contracts != nil && err == nil {
 			a.sender = sender
 		}
-		found.Contracts = errors.Join(found.Contracts, s.AddPositions(err))
+		found.Contracts = errors.Join(found.Contracts, s.Locate(err))
 	}
 
 	return a, found

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"weir/internal/lane"
 	"weir/internal/signin"
 	"weir/internal/steps"
+	"weir/internal/weir"
 )
 
 // openCMS sets a.transport to a new connection to the CMS. If withoutSignIn is true, the connection
@@ -40,7 +40,7 @@ func (a *App) newTransport() (http.RoundTripper, error) {
 	d := &a.settings.Delivery
 	config, err := d.TLS.NewConfig()
 	if err != nil {
-		return nil, fmt.Errorf("delivery.tls: %w", err)
+		return nil, weir.NewSettingProblem("delivery.tls", "%v", err)
 	}
 
 	transport := cms.NewTransport(config)
@@ -50,9 +50,8 @@ func (a *App) newTransport() (http.RoundTripper, error) {
 
 	for name := range d.Headers {
 		if strings.EqualFold(name, "Authorization") {
-			return nil, errors.New(
-				"delivery.signIn and the header Authorization in delivery.headers " +
-					"exclude each other")
+			return nil, weir.NewSettingProblem("delivery.signIn", "delivery.signIn and the "+
+				"header Authorization in delivery.headers exclude each other")
 		}
 	}
 
@@ -71,15 +70,16 @@ func (a *App) newSignInSource(transport http.RoundTripper) (signin.Source, error
 	d := &a.settings.Delivery
 	if !d.SignIn.Steps.IsSet() {
 		if d.SignIn.Send.IsSet() || d.SignIn.For.IsSet() || d.SignIn.Cookies {
-			return nil, errors.New("delivery.signIn: send, cookies and for belong to steps")
+			return nil, weir.NewSettingProblem("delivery.signIn",
+				"send, cookies and for belong to steps")
 		}
 		return d.SignIn.NewSource(signin.Tools{Transport: transport,
 			Azure: a.settings.Identity.NewTokenSource(), Now: time.Now})
 	}
 
 	if d.SignIn.Settings.IsSet() {
-		return nil, errors.New(
-			"delivery.signIn has steps and a second way to sign in; keep one of them")
+		return nil, weir.NewSettingProblem("delivery.signIn",
+			"has steps and a second way to sign in; keep one of them")
 	}
 
 	return steps.NewSignIn(steps.SignInConfig{File: a.settings.File, URL: d.URL,
@@ -96,21 +96,20 @@ func (a *App) compileSender() (*steps.Sender, error) {
 	switch {
 	case len(contracts) > 0:
 	case d.On.IsSet():
-		return nil, errors.New(
-			"delivery.on is for the answers to steps, and no contract has steps: write success or " +
+		return nil, weir.NewSettingProblem("delivery.on",
+			"is for the answers to steps, and no contract has steps: write success or "+
 				"answers in the contract")
 
 	case a.settings.LookUps.IsSet():
-		return nil, errors.New(
-			"lookups is for the steps of contracts, and no contract has steps: " +
+		return nil, weir.NewSettingProblem("lookups",
+			"is for the steps of contracts, and no contract has steps: "+
 				"remove it, or write - use: NAME in the steps of a contract")
 	}
 
-	for _, c := range a.settings.Contracts {
+	for i, c := range a.settings.Contracts {
 		if c.Steps.IsSet() && c.Success != "" {
-			return nil, fmt.Errorf(
-				"contracts: success of %q is for a single request; with steps write success, an "+
-					"expression, in a step", c.Name)
+			return nil, weir.NewSettingProblem(fmt.Sprintf("contracts[%d].success", i),
+				"is for a single request; with steps write success, an expression, in a step")
 		}
 	}
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"net/url"
@@ -102,10 +101,10 @@ func openWithStandIns(env func(string) string) (a *App, found diagnosis.Problems
 				continue
 			}
 
-			before := firstPosition(found)
+			before := findFirstPlace(found)
 			for _, fitting[name] = range []string{"1m", "1", "1MiB", "1/s", ""} {
 				if a, found = prepareForTrials(actual, true); found.IsNone() ||
-					firstPosition(found) != before {
+					findFirstPlace(found) != before {
 					hasFitted = true
 					break
 				}
@@ -116,13 +115,16 @@ func openWithStandIns(env func(string) string) (a *App, found diagnosis.Problems
 	return a, found, variables
 }
 
-// firstPosition returns the position of the first problem of the settings, such as [5:40]. The
-// reading of weir.yaml ends with the first value of a wrong type. So another position means that
-// the type of the former value is right.
-func firstPosition(p diagnosis.Problems) string {
-	_, text, _ := strings.Cut(fmt.Sprint(p.Settings), "[")
-	position, _, _ := strings.Cut(text, "]")
-	return position
+// findFirstPlace returns the line and the column of the first problem of the settings. The reading
+// of weir.yaml ends with the first value of a wrong type. So another place means that the type of
+// the former value is right.
+func findFirstPlace(found diagnosis.Problems) (place [2]int) {
+	for _, p := range settings.ListProblems(found.Settings) {
+		if p.Line > 0 {
+			return [2]int{p.Line, p.Column}
+		}
+	}
+	return place
 }
 
 // standInOf returns a stand-in for a variable's value. The stand-in is valid as an address and as a

@@ -42,16 +42,17 @@ func CheckTarget(address string, headers map[string]string) error {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "":
-		return errors.New(
-			"cms: delivery.url is not an absolute http or https address, such as https://cms.example/api")
+		return weir.NewSettingProblem("delivery.url",
+			"is not an absolute http or https address, such as https://cms.example/api")
 	case strings.ContainsAny(u.Host, "{}") ||
 		(u.User != nil && strings.ContainsAny(u.User.String(), "{}")):
-		return errors.New(
-			"cms: what comes from a message may stand in the path or the query of delivery.url only, not in its host")
+		return weir.NewSettingProblem("delivery.url",
+			"what comes from a message may stand in the path or the query only, not in the host").
+			OfText()
 
 	case strings.ContainsAny(Placeholder.ReplaceAllString(address, ""), "{}"):
-		return errors.New(
-			"cms: of delivery.url, only {key}, {contract}, {version} and {id} are filled in, and no other {…}")
+		return weir.NewSettingProblem("delivery.url",
+			"only {key}, {contract}, {version} and {id} are filled in, and no other {…}").OfText()
 	}
 
 	return checkHeaders(headers)
@@ -66,25 +67,27 @@ var Placeholder = regexp.MustCompile(`\{(key|contract|version|id)\}`)
 // values may be secrets.
 func checkHeaders(headers map[string]string) error {
 	var problems []error
+	addProblem := func(format string, args ...any) {
+		problems = append(problems,
+			weir.NewSettingProblem("delivery.headers", format, args...).OfText())
+	}
+
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		canonical := http.CanonicalHeaderKey(name)
 		switch {
 		case !signin.IsHeaderName(name):
-			problems = append(problems,
-				fmt.Errorf("cms: delivery.headers: %q is not the name of a header", name))
+			addProblem("%q is not the name of a header", name)
 		case slices.Contains([]string{"Host", "Content-Length", "Transfer-Encoding", "Trailer"},
 			canonical):
-			problems = append(problems, fmt.Errorf("cms: delivery.headers: %s cannot be set", name))
+			addProblem("%s cannot be set", name)
 		case slices.Contains([]string{"Content-Type", "Traceparent", "Tracestate", "Idempotency-Key"}, canonical) ||
 			strings.HasPrefix(canonical, "Weir-"):
-			problems = append(problems,
-				fmt.Errorf("cms: delivery.headers: %s comes from the message", name))
+			addProblem("%s comes from the message", name)
 
 		case strings.ContainsFunc(headers[name],
 			func(r rune) bool { return (r < ' ' && r != '\t') || r == 0x7f }):
-			problems = append(problems,
-				fmt.Errorf("cms: delivery.headers: the value of %s has a line break or another control character in it",
-					name))
+			addProblem("the value of %s has a line break or another control character in it",
+				name)
 		}
 	}
 

@@ -75,7 +75,7 @@ func New(defs []Definition, limits Limits) (*Set, error) {
 
 	if len(defs) == 0 {
 		problems = append(problems,
-			errors.New("contracts: at least one is needed, else nothing is accepted"))
+			weir.NewSettingProblem("contracts", "at least one is needed, else nothing is accepted"))
 	}
 
 	// roots has those of the contracts without match
@@ -83,12 +83,13 @@ func New(defs []Definition, limits Limits) (*Set, error) {
 	for i, def := range defs {
 		c, found := compileDefinition(def)
 		if def.Name != "" && names[def.Name] {
-			found = append(found, "the name is taken by an earlier contract")
+			found = append(found,
+				&weir.SettingProblem{Path: "name", Message: "the name is taken by an earlier contract"})
 		}
 
 		if def.Root != "" && roots[def.Root] {
 			found = append(found,
-				fmt.Sprintf("root %q is taken by an earlier contract; let that contract have a "+
+				weir.NewSettingProblem("root", "root %q is taken by an earlier contract; let that contract have a "+
 					"match, or stand behind this one", def.Root))
 		}
 
@@ -96,7 +97,9 @@ func New(defs []Definition, limits Limits) (*Set, error) {
 		roots[def.Root] = roots[def.Root] || c.match == nil
 		found = append(found, listWrongFormerNames(defs, i)...)
 		for _, p := range found {
-			problems = append(problems, fmt.Errorf("contracts[%d] %q: %s", i, def.Name, p))
+			path := fmt.Sprintf("contracts[%d]", i)
+			problems = append(problems, &weir.SettingProblem{Path: path + "." + p.Path,
+				Message: fmt.Sprintf("%s %q: %s", path, def.Name, p.Message)})
 		}
 
 		s.contracts = append(s.contracts, c)

@@ -96,10 +96,10 @@ type compiledContract struct {
 
 // listMissedRoots returns a problem for each path that cannot match the contract's root element
 // (see path.checkRoot).
-func (c *compiledContract) listMissedRoots() (problems []string) {
+func (c *compiledContract) listMissedRoots() (problems []*weir.SettingProblem) {
 	check := func(name string, p *path) {
 		if err := p.checkRoot(c.def.Root); err != nil {
-			problems = append(problems, fmt.Sprintf("%s: %v", name, err))
+			problems = append(problems, weir.NewSettingProblem(name, "%v", err))
 		}
 	}
 
@@ -132,22 +132,22 @@ func (c *compiledContract) listMissedRoots() (problems []string) {
 
 // listWrongFormerNames returns the problems of the former names of the contract defs[i]. Each
 // stored name must lead to one contract.
-func listWrongFormerNames(defs []Definition, i int) (problems []string) {
+func listWrongFormerNames(defs []Definition, i int) (problems []*weir.SettingProblem) {
 	for j, name := range defs[i].Formerly {
+		addProblem := func(format string, args ...any) {
+			problems = append(problems,
+				weir.NewSettingProblem(fmt.Sprintf("formerly[%d]", j), format, args...))
+		}
 		for k, other := range defs {
 			switch {
 			case name == "":
-				problems = append(problems, fmt.Sprintf("formerly[%d] is empty", j))
+				addProblem("is empty")
 			case k == i && other.Name == name:
-				problems = append(problems,
-					fmt.Sprintf("formerly[%d] is the name of this contract", j))
+				addProblem("is the name of this contract")
 			case other.Name == name:
-				problems = append(problems,
-					fmt.Sprintf("formerly[%d]: there is a contract %q", j, name))
+				addProblem("there is a contract %q", name)
 			case k < i && slices.Contains(other.Formerly, name):
-				problems = append(problems,
-					fmt.Sprintf("formerly[%d]: contract %q was formerly %q, too", j, other.Name,
-						name))
+				addProblem("contract %q was formerly %q, too", other.Name, name)
 
 			default:
 				continue
@@ -157,7 +157,7 @@ func listWrongFormerNames(defs []Definition, i int) (problems []string) {
 		}
 
 		if slices.Contains(defs[i].Formerly[:j], name) {
-			problems = append(problems, fmt.Sprintf("formerly[%d]: %q is listed twice", j, name))
+			addProblem("%q is listed twice", name)
 		}
 	}
 
@@ -167,61 +167,60 @@ func listWrongFormerNames(defs []Definition, i int) (problems []string) {
 var rootName = regexp.MustCompile(`^(?:\{[^{}\s]*\})?[\pL_][\pL\pM\pN._-]*$`)
 
 // compileDefinition returns the contract, and all problems of its definition.
-func compileDefinition(def Definition) (*compiledContract, []string) {
+func compileDefinition(def Definition) (*compiledContract, []*weir.SettingProblem) {
 	c := &compiledContract{def: def}
-	var problems []string
-	addProblem := func(format string, args ...any) {
-		problems = append(problems,
-			fmt.Sprintf(format, args...))
+	var problems []*weir.SettingProblem
+	addProblem := func(path, format string, args ...any) {
+		problems = append(problems, weir.NewSettingProblem(path, format, args...))
 	}
 
 	switch {
 	case def.Name == "":
-		addProblem("name is missing")
+		addProblem("name", "is missing")
 	case len(def.Name) > maxName || strings.ContainsFunc(def.Name, unicode.IsControl):
-		addProblem("name may have %d bytes and no control characters", maxName)
+		addProblem("name", "name may have %d bytes and no control characters", maxName)
 	}
 
 	if !rootName.MatchString(def.Root) {
-		addProblem("root %q must be a local name or {uri}local", def.Root)
+		addProblem("root", "root %q must be a local name or {uri}local", def.Root)
 	}
 
 	var err error
-	var wrong []string
+	var wrong []*weir.SettingProblem
 	if c.match, err = compileMatch(def.Match); err != nil {
-		addProblem("match: %v", err)
+		addProblem("match", "%v", err)
 	}
 
 	c.key, wrong = compileKeyPaths(def.Key)
 	problems = append(problems, wrong...)
 	if c.version, err = compilePath(def.Version); err != nil {
-		addProblem("version: %v", err)
+		addProblem("version", "%v", err)
 	}
 
 	if c.due, err = compilePath(def.DeliverAt); err != nil {
-		addProblem("deliverAt: %v", err)
+		addProblem("deliverAt", "%v", err)
 	}
 
 	if def.Split != "" {
 		if _, err := CompileSplitPath(def.Split); err != nil {
-			addProblem("split: %v", err)
+			addProblem("split", "%v", err)
 		}
 	}
 
 	if problem := checkDoctype(def.Doctype); problem != "" {
-		addProblem("%s", problem)
+		addProblem("doctype", "%s", problem)
 	}
 
 	if def.Supersede && (def.Version == "" || len(def.Key) == 0) {
-		addProblem("supersede needs a key and a version to compare")
+		addProblem("supersede", "needs a key and a version to compare")
 	}
 
 	if c.zone, err = loadZone(def); err != nil {
-		addProblem("timezone: %v", err)
+		addProblem("timezone", "%v", err)
 	}
 
 	if c.limit, err = parseVersionLimit(def, c.zone); err != nil {
-		addProblem("versionMax: %v", err)
+		addProblem("versionMax", "%v", err)
 	}
 
 	switch def.OnFailure {
@@ -230,25 +229,25 @@ func compileDefinition(def Definition) (*compiledContract, []string) {
 	case "block", "skip":
 		c.skip = def.OnFailure == "skip"
 	default:
-		addProblem("onFailure is %q and must be block or skip", def.OnFailure)
+		addProblem("onFailure", "is %q and must be block or skip", def.OnFailure)
 	}
 
 	if def.Success != "" {
 		if c.success, err = regexp.Compile(def.Success); err != nil {
-			addProblem("success: %v", err)
+			addProblem("success", "%v", err)
 		}
 	}
 
 	for _, status := range slices.Sorted(maps.Keys(def.Answers)) {
 		if p := checkAnswer(status, def.Answers[status]); p != "" {
-			addProblem("answers: %s", p)
+			addProblem("answers", "%s", p)
 		}
 	}
 
 	for i, f := range def.Fields {
 		r, err := compileRule(f)
 		if err != nil {
-			addProblem("fields[%d]: %v", i, err)
+			addProblem(fmt.Sprintf("fields[%d]", i), "%v", err)
 			continue
 		}
 		c.fields = append(c.fields, r)

@@ -51,9 +51,9 @@ func (k KeyPaths) settingOf(i int) string {
 }
 
 // compileKeyPaths returns the compiled paths, and all problems of the setting.
-func compileKeyPaths(given KeyPaths) (paths []*path, problems []string) {
+func compileKeyPaths(given KeyPaths) (paths []*path, problems []*weir.SettingProblem) {
 	if given != nil && (len(given) == 0 || len(given) > maxKeyPaths) {
-		problems = append(problems, fmt.Sprintf("key has %d paths and must have 1 to %d; "+
+		problems = append(problems, weir.NewSettingProblem("key", "has %d paths and must have 1 to %d; "+
 			"without key, all messages of the contract have one key", len(given), maxKeyPaths))
 	}
 
@@ -67,7 +67,7 @@ func compileKeyPaths(given KeyPaths) (paths []*path, problems []string) {
 		}
 
 		if err != nil {
-			problems = append(problems, fmt.Sprintf("%s: %v", given.settingOf(i), err))
+			problems = append(problems, weir.NewSettingProblem(given.settingOf(i), "%v", err))
 			continue
 		}
 
@@ -159,10 +159,11 @@ type compiledField struct {
 	path *path
 }
 
-func compileShownFields(given []ShownField) (fields []compiledField, problems []string) {
+func compileShownFields(given []ShownField) (fields []compiledField,
+	problems []*weir.SettingProblem) {
 	if len(given) > maxShownFields {
-		problems = append(problems,
-			fmt.Sprintf("show has %d fields and may have %d", len(given), maxShownFields))
+		problems = append(problems, weir.NewSettingProblem("show", "has %d fields and may have %d",
+			len(given), maxShownFields))
 	}
 
 	names := map[string]bool{}
@@ -178,7 +179,7 @@ func compileShownFields(given []ShownField) (fields []compiledField, problems []
 		}
 
 		if err != nil {
-			problems = append(problems, fmt.Sprintf("show[%d]: %v", i, err))
+			problems = append(problems, weir.NewSettingProblem(fmt.Sprintf("show[%d]", i), "%v", err))
 			continue
 		}
 

@@ -49,24 +49,24 @@ type Redaction struct {
 const maxContents = 64 << 10
 
 // compileRedactedPaths returns the paths of redacted values, and all problems of these paths.
-func compileRedactedPaths(def Definition) (paths []*path, problems []string) {
+func compileRedactedPaths(def Definition) (paths []*path, problems []*weir.SettingProblem) {
 	for i, given := range def.Redact {
+		setting := fmt.Sprintf("redact[%d]", i)
 		p, err := compilePath(given)
 		if err == nil && p == nil {
 			err = errors.New("path is missing")
 		}
 
 		if err != nil {
-			problems = append(problems, fmt.Sprintf("redact[%d]: %v", i, err))
+			problems = append(problems, weir.NewSettingProblem(setting, "%v", err))
 			continue
 		}
 
 		for _, other := range listOpenPaths(def) {
 			if coversPath(given, other.path) {
-				problems = append(problems,
-					fmt.Sprintf("redact[%d]: path %q covers the path of %s, "+
-						"which Weir shows, stores and sends beside the body", i, given,
-						other.setting))
+				problems = append(problems, weir.NewSettingProblem(setting,
+					"path %q covers the path of %s, which Weir shows, stores and sends beside the body",
+					given, other.setting))
 			}
 		}
 

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -60,19 +59,16 @@ func (s *System) CheckCMS(ctx context.Context) Finding {
 	return f
 }
 
-// namedSetting matches the name of a setting in the text of a problem.
-var namedSetting = regexp.MustCompile(
-	`\b(?:delivery\.[a-z][A-Za-z]*(?:\.(?:basic|bearer|header|oauth2|jwt|azure|` +
-		`steps|send|for|cert|key|ca)\b)?|contracts\[\d+\]\.[a-z][A-Za-z]*|lookups\b)`)
-
-// todoFor returns the advice for a problem: to correct the setting that the problem names. If it
-// names none, or several, todoFor returns the general advice.
+// todoFor returns the advice for a problem: to correct the setting of the problem. If it has no
+// setting, or there are problems of several, todoFor returns the general advice.
 func todoFor(wrong error, file, general string) string {
-	if wrong == nil {
-		return general
+	var names []string
+	for _, p := range settings.ListProblems(wrong) {
+		if p.Path != "" {
+			names = append(names, nameSetting(p.Path))
+		}
 	}
 
-	names := namedSetting.FindAllString(wrong.Error(), -1)
 	slices.Sort(names)
 	names = slices.Compact(names)
 	if len(names) != 1 {
@@ -80,6 +76,26 @@ func todoFor(wrong error, file, general string) string {
 	}
 
 	return fmt.Sprintf("correct %s in %s, or the variable that it names", names[0], file)
+}
+
+// nameSetting returns the beginning of a path that an operator looks for in weir.yaml, such as
+// delivery.signIn.oauth2 or contracts[0].steps.
+func nameSetting(path string) string {
+	parts := strings.Split(path, ".")
+	depth := 2
+	switch {
+	case parts[0] == "lookups":
+		depth = 1
+	case len(parts) > 1 && (parts[1] == "signIn" || parts[1] == "tls"):
+		depth = 3
+	}
+
+	named := parts[:min(depth, len(parts))]
+	if last := len(named) - 1; last > 0 {
+		named[last], _, _ = strings.Cut(named[last], "[") // without the place in a list
+	}
+
+	return strings.Join(named, ".")
 }
 
 // resolveProxy parses an address. The result "target" is the parsed address. The result "through"

@@ -9,12 +9,12 @@ import (
 	"net/url"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"weir/internal/calendar"
 	"weir/internal/cms"
+	"weir/internal/conceal"
 	"weir/internal/contract"
 	"weir/internal/lane"
 	"weir/internal/settings"
@@ -191,16 +191,13 @@ func withoutVariables(wrong error, env func(string) string) error {
 
 	text, _ := os.ReadFile(settings.Path(env)) // after an error, wrong has that error
 	lines := strings.Split(string(text), "\n")
+	isUnset := func(name string) bool { return env(name) == "" }
 	var left []error
-	for problem := range strings.SplitSeq(wrong.Error(), "\n") {
-		_, position, _ := strings.Cut(problem, "[")
-		number, _, _ := strings.Cut(position, ":")
-		n, err := strconv.Atoi(number)
-		isOfVariable := err == nil && n >= 1 && n <= len(lines) &&
-			slices.ContainsFunc(settings.NamedVariables(lines[n-1]),
-				func(name string) bool { return env(name) == "" })
+	for _, p := range settings.ListProblems(wrong) {
+		isOfVariable := !p.IsOfText && p.Line >= 1 && p.Line <= len(lines) &&
+			slices.ContainsFunc(settings.NamedVariables(lines[p.Line-1]), isUnset)
 		if !isOfVariable {
-			left = append(left, errors.New(problem))
+			left = append(left, p)
 		}
 	}
 
@@ -225,9 +222,7 @@ func (s *System) HideSecrets(f *Finding) {
 		return
 	}
 
-	if text := f.Wrong.Error(); secrets.Hide(text) != text {
-		f.Wrong = &settings.ConcealedProblem{Text: secrets.Hide(text), Cause: f.Wrong}
-	}
+	f.Wrong = conceal.NewError(secrets.Hide(f.Wrong.Error()), f.Wrong)
 }
 
 func (s *System) checkCalendar(now time.Time) Finding {

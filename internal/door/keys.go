@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"weir/internal/weir"
 )
 
 // All is the name under which a key opens every function.
@@ -76,33 +78,29 @@ func ParseKeys(texts map[string][]string) (Keys, []error) {
 	return keys, problems
 }
 
-func parseHashes(name string, texts []string) ([]Hash, error) {
+func parseHashes(name string, texts []string) ([]Hash, *weir.SettingProblem) {
+	path := "keys." + name
 	if name != All && !slices.Contains(Functions, name) {
-		return nil, fmt.Errorf("keys.%s: there is no such function; write %s or %s", name,
+		return nil, weir.NewSettingProblem(path, "there is no such function; write %s or %s",
 			strings.Join(Functions, ", "), All)
 	}
 
 	if len(texts) == 0 || len(texts) > maxKeys {
-		return nil, fmt.Errorf(
-			"keys.%s has %d hashes and must have 1 or %d",
-			name,
-			len(texts),
-			maxKeys,
-		)
+		return nil, weir.NewSettingProblem(path, "has %d hashes and must have 1 or %d",
+			len(texts), maxKeys)
 	}
 
 	var hashes []Hash
 	for _, text := range texts {
 		decoded, err := hex.DecodeString(strings.TrimSpace(text))
 		if err != nil || len(decoded) != sha256.Size {
-			return nil, fmt.Errorf("keys.%s: a value is not the SHA-256 of a key in hexadecimal, "+
-				"as weir key new prints it", name)
+			return nil, weir.NewSettingProblem(path, "a value is not the SHA-256 of a key in "+
+				"hexadecimal, as weir key new prints it")
 		}
 
 		if Hash(decoded) == HashKey("") {
-			return nil, fmt.Errorf(
-				"keys.%s: a value is the SHA-256 of an empty text, which is no key; "+
-					"weir key new prints a key and its hash", name)
+			return nil, weir.NewSettingProblem(path, "a value is the SHA-256 of an empty text, "+
+				"which is no key; weir key new prints a key and its hash")
 		}
 
 		hashes = append(hashes, Hash(decoded))

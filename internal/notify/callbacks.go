@@ -130,16 +130,16 @@ func splitHost(entry string) (name, port string) {
 	return strings.Trim(entry, "[]"), ""
 }
 
-func (c Callbacks) findProblems() []error {
-	var problems []error
-	for _, entry := range c.AllowedHosts {
+func (c Callbacks) findProblems() (problems []*weir.SettingProblem) {
+	for i, entry := range c.AllowedHosts {
 		name, _ := splitHost(entry)
 		rest := strings.TrimPrefix(name, "*.")
 		u, err := url.Parse("https://" + strings.Replace(entry, "*.", "", 1))
 		if err != nil || u.Path != "" || u.RawQuery != "" || u.User != nil || u.Hostname() == "" ||
 			strings.ContainsAny(rest, "*/ ") {
-			problems = append(problems, fmt.Errorf("callbacks.allowedHosts: %q is not a host "+
-				"such as hooks.example.com, *.example.org or hooks.example.com:8443", entry))
+			problems = append(problems, weir.NewSettingProblem(
+				fmt.Sprintf("callbacks.allowedHosts[%d]", i), "%q is not a host such as "+
+					"hooks.example.com, *.example.org or hooks.example.com:8443", entry))
 		}
 	}
 

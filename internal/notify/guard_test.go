@@ -101,8 +101,8 @@ func TestCheck_NamesEveryProblem(t *testing.T) {
 	}
 
 	for _, want := range []string{`notify[0].url: the address must begin with https://`,
-		`notify[0].events: there is no event "message.lost"`,
-		`notify[0].contracts: there is no contract "none"`,
+		`notify[0].events[1]: there is no event "message.lost"`,
+		`notify[0].contracts[0]: there is no contract "none"`,
 		"notify[0].pausedFor", "notify[1].events is empty", "notify[2].url: there is a receiver",
 		`"*" is not a host`, `"https://x.example.com" is not a host`, `"a b" is not a host`,
 		`"x.example.com/path" is not a host`, `"*.*.example.com" is not a host`} {

@@ -3,7 +3,6 @@ package notify
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -69,22 +68,23 @@ func (r Receiver) wantsContract(name string) bool {
 
 // Check returns all problems in the settings of receivers and callbacks. It does not check secrets:
 // ParseSecret does. The argument "contracts" has the names of all contracts.
-func Check(receivers []Receiver, c Callbacks, contracts []string) []error {
+func Check(receivers []Receiver, c Callbacks, contracts []string) []*weir.SettingProblem {
 	problems := c.findProblems()
 	if len(receivers) > maxReceivers {
-		problems = append(problems,
-			fmt.Errorf("notify has %d receivers; the most are %d", len(receivers), maxReceivers))
+		problems = append(problems, weir.NewSettingProblem("notify",
+			"has %d receivers; the most are %d", len(receivers), maxReceivers))
 	}
 
 	seen := map[string]bool{}
 	for i, r := range receivers {
-		for _, err := range r.findProblems(contracts) {
-			problems = append(problems, fmt.Errorf("notify[%d].%w", i, err))
+		prefix := fmt.Sprintf("notify[%d].", i)
+		for _, p := range r.findProblems(contracts) {
+			problems = append(problems, p.Within(prefix))
 		}
 
 		if seen[r.URL] {
-			problems = append(problems,
-				fmt.Errorf("notify[%d].url: there is a receiver with this address already", i))
+			problems = append(problems, weir.NewSettingProblem(prefix+"url",
+				"there is a receiver with this address already"))
 		}
 
 		seen[r.URL] = true
@@ -93,32 +93,33 @@ func Check(receivers []Receiver, c Callbacks, contracts []string) []error {
 	return problems
 }
 
-func (r Receiver) findProblems(contracts []string) []error {
-	var problems []error
+func (r Receiver) findProblems(contracts []string) (problems []*weir.SettingProblem) {
+	addProblem := func(path, format string, args ...any) {
+		problems = append(problems, weir.NewSettingProblem(path, format, args...))
+	}
+
 	if _, err := parseAddress(r.URL, r.AllowPrivate); err != nil {
-		problems = append(problems, fmt.Errorf("url: %w", err))
+		addProblem("url", "%v", err)
 	}
 
 	if len(r.Events) == 0 {
-		problems = append(problems, fmt.Errorf("events is empty: choose from %v", Events))
+		addProblem("events", "is empty: choose from %v", Events)
 	}
 
-	for _, e := range r.Events {
+	for i, e := range r.Events {
 		if !slices.Contains(Events, e) {
-			problems = append(problems,
-				fmt.Errorf("events: there is no event %q; choose from %v", e, Events))
+			addProblem(fmt.Sprintf("events[%d]", i), "there is no event %q; choose from %v", e, Events)
 		}
 	}
 
-	for _, name := range r.Contracts {
+	for i, name := range r.Contracts {
 		if !slices.Contains(contracts, name) {
-			problems = append(problems, fmt.Errorf("contracts: there is no contract %q", name))
+			addProblem(fmt.Sprintf("contracts[%d]", i), "there is no contract %q", name)
 		}
 	}
 
 	if r.PausedFor < 0 || r.BehindBy < time.Minute {
-		problems = append(problems,
-			errors.New("pausedFor must be at least 0s, and behindBy at least 1m"))
+		addProblem("pausedFor", "must be at least 0s, and behindBy at least 1m")
 	}
 
 	return problems

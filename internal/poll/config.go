@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"weir/internal/weir"
 )
 
 // Config configures the periods of a process; see the package documentation.
@@ -17,24 +19,23 @@ type Config struct {
 	Timeout   time.Duration // timeout of an attempt
 }
 
-// Check returns an error that names each value outside of its range. It does not check Timeout,
-// which is the value of the setting delivery.timeout: the code that reads the settings checks
-// Timeout.
+// Check returns an error with a weir.SettingProblem for each value outside of its range. It does not check Timeout, which is
+// the value of the setting delivery.timeout: the code that reads the settings checks Timeout.
 func (c Config) Check() error {
 	var problems []error
-	must := func(ok bool, format string, args ...any) {
+	must := func(ok bool, path, format string, args ...any) {
 		if !ok {
-			problems = append(problems, fmt.Errorf(format, args...))
+			problems = append(problems, weir.NewSettingProblem(path, format, args...))
 		}
 	}
 
 	must(c.Period >= time.Second &&
-		c.Period <= 24*time.Hour, "period is %s and must be 1s to 24h", c.Period)
+		c.Period <= 24*time.Hour, "period", "is %s and must be 1s to 24h", c.Period)
 	must(c.Idle >= 100*time.Millisecond &&
-		c.Idle <= time.Hour, "idle is %s and must be 100ms to 1h", c.Idle)
+		c.Idle <= time.Hour, "idle", "is %s and must be 100ms to 1h", c.Idle)
 	must(c.Estimate > 0 && c.Estimate <= time.Hour,
-		"estimate is %s and must be over 0s and at most 1h", c.Estimate)
-	must(c.Tolerance >= 1 && c.Tolerance <= 1000, "tolerance is %g and must be 1 to 1000",
+		"estimate", "is %s and must be over 0s and at most 1h", c.Estimate)
+	must(c.Tolerance >= 1 && c.Tolerance <= 1000, "tolerance", "is %g and must be 1 to 1000",
 		c.Tolerance)
 
 	return errors.Join(problems...)

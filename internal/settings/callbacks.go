@@ -7,6 +7,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"weir/internal/notify"
+	"weir/internal/weir"
 )
 
 // CallbackHost is an entry of callbacks.allowedHosts: a host, or { host, secret }.
@@ -41,7 +42,8 @@ func (s *Settings) CallbackRules() (notify.Callbacks, []error) {
 
 		own, err := notify.ParseSecret(string(entry.Secret))
 		if err != nil {
-			problems = append(problems, fmt.Errorf("callbacks.allowedHosts[%d].secret: %w", i, err))
+			problems = append(problems, weir.NewSettingProblem(
+				fmt.Sprintf("callbacks.allowedHosts[%d].secret", i), "%v", err))
 		}
 
 		c.HostSecrets[entry.Host] = own
@@ -50,7 +52,7 @@ func (s *Settings) CallbackRules() (notify.Callbacks, []error) {
 	if needsShared {
 		var err error
 		if c.Secret, err = notify.ParseSecret(string(s.Callbacks.Secret)); err != nil {
-			problems = append(problems, fmt.Errorf("callbacks.secret: %w", err))
+			problems = append(problems, weir.NewSettingProblem("callbacks.secret", "%v", err))
 		}
 	}
 

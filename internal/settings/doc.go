@@ -1,6 +1,7 @@
 // Package settings reads the settings of the process from the environment and weir.yaml.
 //
-//   - Load reads them, and returns an error with a line for each problem.
+//   - Load reads them, and returns an error with a weir.SettingProblem for each problem: with the
+//     path of the setting, and its place in the file.
 //   - Each group of settings has a type, with the rules for its values.
 //   - The methods return the settings in the forms that the parts of the process take.
 //

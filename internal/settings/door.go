@@ -1,7 +1,6 @@
 package settings
 
 import (
-	"errors"
 	"strings"
 
 	"weir/internal/door"
@@ -41,18 +40,13 @@ func (s *Settings) readKeys(env func(string) string) {
 	}
 }
 
-// checkDoor returns the problems of the settings of weir serve.
-func (s *Settings) checkDoor() []error {
+// checkDoor checks the settings of weir serve.
+func (s *Settings) checkDoor(c *checker) {
 	_, problems := door.ParseKeys(s.Keys)
-	if (s.TLS.Certificate == "") != (s.TLS.Key == "") {
-		problems = append(problems, errors.New("tls needs both files: certificate and key"))
-	}
-
-	if s.Data != "" && s.Intake.Files != nil {
-		problems = append(problems,
-			errors.New("intake.files needs a storage account: other systems cannot put files "+
-				"into a folder of Weir; post them, such as by weir send, or run weir serve --storage azure"))
-	}
-
-	return problems
+	c.add(problems...)
+	c.must((s.TLS.Certificate == "") == (s.TLS.Key == ""), "tls",
+		"needs both files: certificate and key")
+	c.must(s.Data == "" || s.Intake.Files == nil, "intake.files",
+		"needs a storage account: other systems cannot put files into a folder of Weir; "+
+			"post them, such as by weir send, or run weir serve --storage azure")
 }

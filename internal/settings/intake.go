@@ -2,6 +2,7 @@ package settings
 
 import (
 	"cmp"
+	"fmt"
 	"net/url"
 	"path"
 	"slices"
@@ -50,34 +51,32 @@ const (
 	RefuseOthers = "refuse"
 )
 
-// checkValues calls the function "must" for each rule of intake.files. If the settings do not have
-// intake.files, f is nil.
-func (f *Files) checkValues(must func(ok bool, format string, args ...any)) {
+// checkValues checks intake.files. If the settings do not have intake.files, f is nil.
+func (f *Files) checkValues(c *checker) {
 	if f == nil {
 		return
 	}
 
-	must(f.Quiet >= 0 && f.Quiet <= maxQuiet,
-		"intake.files.quiet is %s and must be 0s to 24h", f.Quiet)
-	must(f.RetentionOrDefault() >= Duration(24*time.Hour),
-		"intake.files.retention is %s and must be at least 1d", f.RetentionOrDefault())
-	must(f.Others == "" || f.Others == allowOthers || f.Others == RefuseOthers,
-		"intake.files.others is %q and must be %s or %s", f.Others, allowOthers, RefuseOthers)
-	must(f.Others != RefuseOthers || len(f.Folders) > 0,
-		"intake.files.others is refuse and needs intake.files.folders, because it would refuse every file")
+	const group = "intake.files."
+	c.must(f.Quiet >= 0 && f.Quiet <= maxQuiet, group+"quiet", "is %s and must be 0s to 24h", f.Quiet)
+	c.must(f.RetentionOrDefault() >= Duration(24*time.Hour), group+"retention",
+		"is %s and must be at least 1d", f.RetentionOrDefault())
+	c.must(f.Others == "" || f.Others == allowOthers || f.Others == RefuseOthers, group+"others",
+		"is %q and must be %s or %s", f.Others, allowOthers, RefuseOthers)
+	c.must(f.Others != RefuseOthers || len(f.Folders) > 0, group+"others",
+		"is refuse and needs intake.files.folders, because it would refuse every file")
 
 	for i, folder := range f.Folders {
-		name := folder.Folder
-		must(name != "" && len(name) <= maxFolder && path.Clean("/"+name) == "/"+name,
-			"intake.files.folders[%d].folder is %q and must be a path of 1 to %d bytes, without a slash at either end", i,
-			name, maxFolder)
-		must(folder.Upstream != "",
-			"intake.files.folders[%d].upstream is missing: a name of upstreams", i)
+		name, entry := folder.Folder, fmt.Sprintf("%sfolders[%d].", group, i)
+		c.must(name != "" && len(name) <= maxFolder && path.Clean("/"+name) == "/"+name,
+			entry+"folder",
+			"is %q and must be a path of 1 to %d bytes, without a slash at either end", name, maxFolder)
+		c.must(folder.Upstream != "", entry+"upstream", "is missing: a name of upstreams")
 
 		for _, other := range f.Folders[:i] {
 			isWithin := strings.HasPrefix(name+"/", other.Folder+"/") ||
 				strings.HasPrefix(other.Folder+"/", name+"/")
-			must(!isWithin, "intake.files.folders[%d].folder is %q and must not overlap with the earlier %q", i, name,
+			c.must(!isWithin, entry+"folder", "is %q and must not overlap with the earlier %q", name,
 				other.Folder)
 		}
 	}
@@ -137,45 +136,43 @@ const (
 	optionalMessageID = "optional"
 )
 
-// checkValues calls the function "must" for each rule of intake.rabbitmq. If the settings do not
-// have intake.rabbitmq, r is nil.
-func (r *RabbitMQ) checkValues(contracts []string,
-	must func(ok bool, format string, args ...any)) {
+// checkValues checks intake.rabbitmq. If the settings do not have intake.rabbitmq, r is nil.
+func (r *RabbitMQ) checkValues(c *checker, contracts []string) {
 	if r == nil {
 		return
 	}
 
-	const path = "intake.rabbitmq."
+	const group = "intake.rabbitmq."
 	address, err := url.Parse(string(r.URL))
-	must(err == nil && address.Host != "" &&
-		(address.Scheme == "amqp" || address.Scheme == "amqps"),
-		path+"url must be the address of the broker: amqps://user:password@host/vhost")
+	c.must(err == nil && address.Host != "" &&
+		(address.Scheme == "amqp" || address.Scheme == "amqps"), group+"url",
+		"must be the address of the broker: amqps://user:password@host/vhost")
 	_, err = r.TLS.NewConfig()
-	must(err == nil, path+"tls: %v", err)
-	must(r.TLS == (signin.TLS{}) || err != nil || address == nil || address.Scheme != "amqp",
-		path+"tls has no effect on an address that begins with amqp: and needs amqps:")
+	c.must(err == nil, group+"tls", "%v", err)
+	c.must(r.TLS == (signin.TLS{}) || err != nil || address == nil || address.Scheme != "amqp",
+		group+"tls", "has no effect on an address that begins with amqp: and needs amqps:")
 	prefetch := r.PrefetchOrDefault()
-	must(prefetch >= 1 && prefetch <= 10_000,
-		path+"prefetch is %d and must be 1 to 10000", prefetch)
-	must(r.MessageID == "" || r.MessageID == requiredMessageID || r.MessageID == optionalMessageID,
-		path+"messageId is %q and must be %s or %s", r.MessageID, requiredMessageID,
-		optionalMessageID)
-	must(len(r.DeadLetterExchange) <= maxShortString,
-		path+"deadLetterExchange has %d bytes and may have %d",
-		len(r.DeadLetterExchange), maxShortString)
-	must(len(r.Queues) > 0, path+"queues is missing: the queues to consume")
+	c.must(prefetch >= 1 && prefetch <= 10_000, group+"prefetch", "is %d and must be 1 to 10000",
+		prefetch)
+	c.must(r.MessageID == "" || r.MessageID == requiredMessageID ||
+		r.MessageID == optionalMessageID, group+"messageId", "is %q and must be %s or %s",
+		r.MessageID, requiredMessageID, optionalMessageID)
+	c.must(len(r.DeadLetterExchange) <= maxShortString, group+"deadLetterExchange",
+		"has %d bytes and may have %d", len(r.DeadLetterExchange), maxShortString)
+	c.must(len(r.Queues) > 0, group+"queues", "is missing: the queues to consume")
+
 	var names []string
 	for i, q := range r.Queues {
-		must(q.Name != "" && len(q.Name) <= maxShortString,
-			path+"queues[%d].name must have 1 to %d bytes", i, maxShortString)
-		must(q.Name == "" || !slices.Contains(names, q.Name),
-			path+"queues[%d].name is taken by an earlier queue", i)
-		must(q.Contract == "" || slices.Contains(contracts, q.Contract),
-			path+"queues[%d].contract is %q, and there is no such contract", i, q.Contract)
-		must(q.Consumer == "" || q.Consumer == exclusiveConsumer ||
-			q.Consumer == singleActiveConsumer,
-			path+"queues[%d].consumer is %q and must be %s or %s", i, q.Consumer, exclusiveConsumer,
-			singleActiveConsumer)
+		entry := fmt.Sprintf("%squeues[%d].", group, i)
+		c.must(q.Name != "" && len(q.Name) <= maxShortString, entry+"name",
+			"must have 1 to %d bytes", maxShortString)
+		c.must(q.Name == "" || !slices.Contains(names, q.Name), entry+"name",
+			"is taken by an earlier queue")
+		c.must(q.Contract == "" || slices.Contains(contracts, q.Contract), entry+"contract",
+			"is %q, and there is no such contract", q.Contract)
+		c.must(q.Consumer == "" || q.Consumer == exclusiveConsumer ||
+			q.Consumer == singleActiveConsumer, entry+"consumer", "is %q and must be %s or %s",
+			q.Consumer, exclusiveConsumer, singleActiveConsumer)
 
 		names = append(names, q.Name)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"weir/internal/notify"
+	"weir/internal/weir"
 )
 
 // Receiver describes a receiver of events. In the comments of its fields, message.dead,
@@ -41,7 +42,7 @@ func (s *Settings) EventReceivers() (list []notify.Receiver, problems []error) {
 	for i, r := range s.Notify {
 		key, err := notify.ParseSecret(string(r.Secret))
 		if err != nil {
-			problems = append(problems, fmt.Errorf("notify[%d].secret: %w", i, err))
+			problems = append(problems, weir.NewSettingProblem(fmt.Sprintf("notify[%d].secret", i), "%v", err))
 		}
 
 		n := notify.Receiver{URL: r.URL, Secret: key, Events: r.Events, Contracts: r.Contracts,
@@ -61,10 +62,13 @@ func (s *Settings) EventReceivers() (list []notify.Receiver, problems []error) {
 	return list, problems
 }
 
-// checkNotify returns the problems of the settings "notify" and "callbacks".
-func (s *Settings) checkNotify() []error {
-	receivers, problems := s.EventReceivers()
-	callbacks, more := s.CallbackRules()
-	problems = append(problems, more...)
-	return append(problems, notify.Check(receivers, callbacks, s.ContractNames())...)
+// checkNotify checks the settings "notify" and "callbacks".
+func (s *Settings) checkNotify(c *checker) {
+	receivers, ofReceivers := s.EventReceivers()
+	callbacks, ofCallbacks := s.CallbackRules()
+	c.add(ofReceivers...)
+	c.add(ofCallbacks...)
+	for _, p := range notify.Check(receivers, callbacks, s.ContractNames()) {
+		c.add(p)
+	}
 }

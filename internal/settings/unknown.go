@@ -1,7 +1,6 @@
 package settings
 
 import (
-	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
 
 	"weir/internal/steps"
 )
@@ -55,7 +55,7 @@ func findUnknownKeys(n ast.Node, t reflect.Type) (unknown []error) {
 		key := values.Key.GetToken()
 		field, isKnown := fieldTypes(t)[key.Value]
 		if !isKnown {
-			return []error{newUnknownKeyError(key.Value, key.Position.Line, key.Position.Column, t)}
+			return []error{newUnknownKeyError(key, t)}
 		}
 
 		return findUnknownKeys(values.Value, field)
@@ -89,8 +89,8 @@ func fieldTypes(t reflect.Type) map[string]reflect.Type {
 // newUnknownKeyError returns the error of an unknown key. It suggests a name of the same group, or
 // else one of another group, if the name differs by a slip. Without such a name it lists those of
 // the group.
-func newUnknownKeyError(name string, line, column int, group reflect.Type) error {
-	name = markReverser.Replace(name)
+func newUnknownKeyError(key *token.Token, group reflect.Type) error {
+	name := markReverser.Replace(key.Value)
 	near := slices.Sorted(maps.Keys(fieldTypes(group)))
 	all := listSettingNames(reflect.TypeFor[Settings]())
 	for _, names := range [][]string{near, all} {
@@ -98,10 +98,10 @@ func newUnknownKeyError(name string, line, column int, group reflect.Type) error
 			return len(other) < len(name)-1 // such a name differs by more than a slip
 		})
 		if hint := steps.SuggestName(name, names); hint != "" && !slices.Contains(all, name) {
-			return fmt.Errorf("[%d:%d] unknown field %q%s", line, column, name, hint)
+			return newProblemAt(key, "", "unknown field %q%s", name, hint)
 		}
 	}
 
-	return fmt.Errorf("[%d:%d] unknown field %q; known here: %s", line, column, name,
+	return newProblemAt(key, "", "unknown field %q; known here: %s", name,
 		strings.Join(near, ", "))
 }

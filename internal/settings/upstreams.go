@@ -32,87 +32,82 @@ const defaultTolerance = Duration(5 * time.Minute)
 // keys, and a query parameter.
 var upstreamName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$`)
 
-// checkUpstreams calls the function "must" for each rule of the upstreams. The text of a problem
-// never contains a key or a secret.
-func (s *Settings) checkUpstreams(must func(ok bool, format string, args ...any)) {
+// checkUpstreams checks the upstreams. The text of a problem never contains a key or a secret.
+func (s *Settings) checkUpstreams(c *checker) {
 	var names []string
 	var secrets []Secret
 	for i, u := range s.Upstreams {
 		path := fmt.Sprintf("upstreams[%d].", i)
-		must(upstreamName.MatchString(u.Name),
-			path+"name must have 1 to 64 letters, digits, dots, hyphens and underscores, "+
+		c.must(upstreamName.MatchString(u.Name), path+"name",
+			"must have 1 to 64 letters, digits, dots, hyphens and underscores, "+
 				"the first one a letter or a digit")
-		must(!slices.Contains(names, u.Name), path+"name is taken by an earlier upstream")
+		c.must(!slices.Contains(names, u.Name), path+"name", "is taken by an earlier upstream")
 		names = append(names, u.Name)
-		u.checkCredentials(path, must)
+		u.checkCredentials(c, path)
 
 		for _, one := range slices.Concat(u.Keys, u.Secrets) {
-			must(!slices.Contains(secrets, one),
-				path+"name: a key or secret of %s is in the list twice", u.Name)
+			c.must(!slices.Contains(secrets, one), path+"name",
+				"a key or secret of %s is in the list twice", u.Name)
 			secrets = append(secrets, one)
 		}
 
 		for j, name := range u.Contracts {
-			must(slices.Contains(s.ContractNames(), name),
-				path+"contracts[%d] is %q, and there is no such contract", j, name)
+			c.must(slices.Contains(s.ContractNames(), name), fmt.Sprintf("%scontracts[%d]", path, j),
+				"is %q, and there is no such contract", name)
 		}
 
-		must(u.Contracts == nil ||
-			len(u.Contracts) > 0, path+"contracts is empty; leave it out to allow all")
-		must(u.DailyQuota == nil ||
-			*u.DailyQuota >= 1, path+"dailyQuota must be 1 or more; leave it out for no limit")
+		c.must(u.Contracts == nil || len(u.Contracts) > 0, path+"contracts",
+			"is empty; leave it out to allow all")
+		c.must(u.DailyQuota == nil || *u.DailyQuota >= 1, path+"dailyQuota",
+			"must be 1 or more; leave it out for no limit")
 	}
 
+	mustExist := func(name, format string, i int) {
+		c.must(name == "" || slices.Contains(names, name), fmt.Sprintf(format, i),
+			"is %q, and there is no such upstream", name)
+	}
 	if s.Intake.RabbitMQ != nil {
 		for i, q := range s.Intake.RabbitMQ.Queues {
-			must(q.Upstream == "" || slices.Contains(names, q.Upstream),
-				"intake.rabbitmq.queues[%d].upstream is %q, and there is no such upstream", i,
-				q.Upstream)
+			mustExist(q.Upstream, "intake.rabbitmq.queues[%d].upstream", i)
 		}
 	}
 
 	if s.Intake.Files != nil {
 		for i, folder := range s.Intake.Files.Folders {
-			must(folder.Upstream == "" || slices.Contains(names, folder.Upstream),
-				"intake.files.folders[%d].upstream is %q, and there is no such upstream", i,
-				folder.Upstream)
+			mustExist(folder.Upstream, "intake.files.folders[%d].upstream", i)
 		}
 	}
 }
 
-// checkCredentials calls the function "must" for each rule of an upstream's keys and secrets. An
-// upstream without keys and secrets is allowed: it can send only through a queue or a folder.
-func (u *Upstream) checkCredentials(path string,
-	must func(ok bool, format string, args ...any)) {
-	must(u.Signature == "" || u.Signature == upstream.GitHub ||
-		u.Signature == upstream.StandardWebhooks,
-		path+"signature is %q and must be %s or %s", u.Signature, upstream.GitHub,
-		upstream.StandardWebhooks)
+// checkCredentials checks an upstream's keys and secrets. An upstream without keys and secrets is
+// allowed: it can send only through a queue or a folder.
+func (u *Upstream) checkCredentials(c *checker, path string) {
+	c.must(u.Signature == "" || u.Signature == upstream.GitHub ||
+		u.Signature == upstream.StandardWebhooks, path+"signature", "is %q and must be %s or %s",
+		u.Signature, upstream.GitHub, upstream.StandardWebhooks)
 
-	must(u.Signature == "" || u.Keys == nil,
-		path+"keys and signature exclude each other: write two upstreams")
-	must(u.Signature != "" || u.Secrets == nil, path+"secrets need signature: github or standard")
-	must(u.Signature == "" || len(u.Secrets) > 0,
-		path+"secrets is missing: the secrets of the signature")
-	must(u.Keys == nil || len(u.Keys) > 0, path+"keys is empty")
+	c.must(u.Signature == "" || u.Keys == nil, path+"keys",
+		"%skeys and signature exclude each other: write two upstreams", path)
+	c.must(u.Signature != "" || u.Secrets == nil, path+"secrets",
+		"%ssecrets need signature: github or standard", path)
+	c.must(u.Signature == "" || len(u.Secrets) > 0, path+"secrets",
+		"is missing: the secrets of the signature")
+	c.must(u.Keys == nil || len(u.Keys) > 0, path+"keys", "is empty")
 
 	for i, key := range u.Keys {
-		if err := upstream.CheckKey(string(key)); err != nil {
-			must(false, path+"keys[%d]: %w", i, err)
-		}
+		err := upstream.CheckKey(string(key))
+		c.must(err == nil, fmt.Sprintf("%skeys[%d]", path, i), "%v", err)
 	}
 
 	for i, one := range u.Secrets {
-		if _, err := upstream.ParseSecret(u.Signature, string(one)); err != nil &&
-			u.Signature != "" {
-			must(false, path+"secrets[%d]: %w", i, err)
-		}
+		_, err := upstream.ParseSecret(u.Signature, string(one))
+		c.must(err == nil || u.Signature == "", fmt.Sprintf("%ssecrets[%d]", path, i), "%v", err)
 	}
 
-	must(u.Tolerance >= 0 && u.Tolerance <= Duration(time.Hour),
-		path+"tolerance is %s and must be at most 1h", u.Tolerance)
-	must(u.Tolerance == 0 || u.Signature == upstream.StandardWebhooks,
-		path+"tolerance has no effect without signature: standard")
+	c.must(u.Tolerance >= 0 && u.Tolerance <= Duration(time.Hour), path+"tolerance",
+		"is %s and must be at most 1h", u.Tolerance)
+	c.must(u.Tolerance == 0 || u.Signature == upstream.StandardWebhooks, path+"tolerance",
+		"has no effect without signature: standard")
 }
 
 func (u *Upstream) NewDefinition() upstream.Definition {

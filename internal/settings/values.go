@@ -1,7 +1,6 @@
 package settings
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -110,26 +109,19 @@ func (b *Backoff) UnmarshalYAML(n ast.Node) error {
 	return newValueError(n, "{ min, max } or a list of waits such as [10s, 1m]")
 }
 
-// checkValues returns an error if a wait is out of its limits.
-func (b *Backoff) checkValues() error {
+// checkValues adds a problem if a wait is out of its limits.
+func (b *Backoff) checkValues(c *checker, path string) {
 	if b.steps == nil {
-		if b.Min > 0 && b.Min <= b.Max && b.Max <= Duration(time.Hour) {
-			return nil
-		}
-		return errors.New("delivery.backoff must have 0s < min ≤ max ≤ 1h")
+		c.must(b.Min > 0 && b.Min <= b.Max && b.Max <= Duration(time.Hour), path,
+			"must have 0s < min ≤ max ≤ 1h")
+		return
 	}
 
-	for _, step := range b.steps {
-		if step <= 0 || step > Duration(24*time.Hour) {
-			return errors.New("delivery.backoff: each wait must be above 0s and at most 1d")
-		}
+	c.must(len(b.steps) > 0, path, "the list is empty")
+	for i, step := range b.steps {
+		c.must(step > 0 && step <= Duration(24*time.Hour), fmt.Sprintf("%s[%d]", path, i),
+			"each wait must be above 0s and at most 1d")
 	}
-
-	if len(b.steps) == 0 {
-		return errors.New("delivery.backoff: the list is empty")
-	}
-
-	return nil
 }
 
 // DelayRange has the limits of a delay.
@@ -218,10 +210,8 @@ func (s *ByteSize) UnmarshalYAML(node ast.Node) error {
 	return nil
 }
 
-// newValueError returns the error of a value that cannot be read. Like the errors of the YAML
-// parser, its text begins with line and column.
+// newValueError returns the problem of a value that cannot be read.
 func newValueError(n ast.Node, want string) error {
 	at := n.GetToken()
-	return fmt.Errorf("[%d:%d] %s: %q is not %s", at.Position.Line, at.Position.Column,
-		strings.TrimPrefix(n.GetPath(), "$."), at.Value, want)
+	return newProblemAt(at, strings.TrimPrefix(n.GetPath(), "$."), "%q is not %s", at.Value, want)
 }

@@ -2,7 +2,6 @@ package settings
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"reflect"
 	"regexp"
@@ -16,6 +15,7 @@ import (
 
 	"weir/internal/conceal"
 	"weir/internal/steps"
+	"weir/internal/weir"
 )
 
 // decodeYAML replaces each placeholder ${NAME} in weir.yaml by a mark before it parses the YAML. A
@@ -51,13 +51,12 @@ func (s *Settings) decodeYAML(text string, env func(string) string) (missing []s
 	marked := variablePattern.ReplaceAllString(text, markBegin+"$1"+markEnd)
 	file, err := parser.ParseBytes([]byte(marked), 0)
 	if err != nil {
-		return nil, nil, errors.New(markReverser.Replace(yaml.FormatError(err, false, false)) +
-			hintAtQuotes(text))
+		return nil, nil, s.describeYAMLError(err, hintAtQuotes(text))
 	}
 
 	if m := defaultPattern.FindString(text); m != "" {
-		return nil, nil, fmt.Errorf(
-			"%s has a default, which is not supported: write ${NAME}, and set the variable", m)
+		return nil, nil, &weir.SettingProblem{File: s.FileName, Message: m +
+			" has a default, which is not supported: write ${NAME}, and set the variable"}
 	}
 
 	s.File = steps.NewFile(marked, file.Docs, markPattern, env)
@@ -72,7 +71,7 @@ func (s *Settings) decodeYAML(text string, env func(string) string) (missing []s
 		s.body = doc.Body
 		unknown = append(unknown, findUnknownKeys(doc.Body, reflect.TypeFor[Settings]())...)
 		if err := yaml.NodeToValue(doc.Body, s); err != nil {
-			return expander.missing, unknown, describeTypeError(err, doc.Body)
+			return expander.missing, unknown, s.describeTypeError(err)
 		}
 	}
 
@@ -81,29 +80,33 @@ func (s *Settings) decodeYAML(text string, env func(string) string) (missing []s
 
 // describeTypeError describes an error of the YAML decoder without the names of Go types, and names
 // the setting. For an unknown setting, the result can suggest a name.
-func describeTypeError(err error, body ast.Node) error {
+func (s *Settings) describeTypeError(err error) error {
+	if p := (*weir.SettingProblem)(nil); errors.As(err, &p) {
+		return p
+	}
+
 	var kind *yaml.UnexpectedNodeTypeError
 	if errors.As(err, &kind) && kind.Token != nil {
 		want := "a list"
 		if kind.Expected == ast.MappingType {
 			want = "a group of settings"
 		}
-		return newTypeError(kind.Token, body, want)
+		return newTypeError(kind.Token, s.body, want)
 	}
 
 	var unknown *yaml.UnknownFieldError
 	if errors.As(err, &unknown) && unknown.Token != nil {
 		name := unknown.Token.Value
-		text := yaml.FormatError(err, false, false)
+		hint := ""
 		if names := listSettingNames(reflect.TypeFor[Settings]()); !slices.Contains(names, name) {
-			text += steps.SuggestName(name, names)
+			hint = steps.SuggestName(name, names)
 		}
-		return errors.New(text)
+		return s.describeYAMLError(err, hint)
 	}
 
 	var wrong *yaml.TypeError
 	if !errors.As(err, &wrong) || wrong.Token == nil {
-		return errors.New(yaml.FormatError(err, false, false))
+		return s.describeYAMLError(err, "")
 	}
 
 	want := wrong.DstType.String()
@@ -122,7 +125,18 @@ func describeTypeError(err error, body ast.Node) error {
 		want = "a group of settings"
 	}
 
-	return newTypeError(wrong.Token, body, want)
+	return newTypeError(wrong.Token, s.body, want)
+}
+
+// describeYAMLError returns the problem of an error of the YAML library, with a hint behind it.
+func (s *Settings) describeYAMLError(err error, hint string) error {
+	var placed yaml.Error
+	if errors.As(err, &placed) && placed.GetToken() != nil {
+		return newProblemAt(placed.GetToken(), "", "%s",
+			markReverser.Replace(placed.GetMessage())+hint)
+	}
+
+	return &weir.SettingProblem{File: s.FileName, Message: markReverser.Replace(err.Error()) + hint}
 }
 
 // keyOfContract matches the path of a contract's key, which is one path or a list of paths.
@@ -136,12 +150,7 @@ func newTypeError(at *token.Token, body ast.Node, want string) error {
 		want = "a path such as ./@id, or a list of paths"
 	}
 
-	if path != "" {
-		path += ": "
-	}
-
-	return fmt.Errorf("[%d:%d] %s%q is not %s", at.Position.Line, at.Position.Column, path,
-		markReverser.Replace(at.Value), want)
+	return newProblemAt(at, path, "%q is not %s", markReverser.Replace(at.Value), want)
 }
 
 // findPath returns the path of the outermost node that begins with a token, such as delivery.brake.
@@ -284,15 +293,14 @@ func (e *envExpander) readVariable(mark string) string {
 // shorter value, such as a number, is no secret, and helps to find the mistake.
 const shortestValue = 6
 
-// hideValues returns a problem of the settings with ${NAME} in place of the values of variables. A
-// problem quotes the value that is wrong, and a secret can stand in the wrong place. The problem is
-// printed, logged and shown by weir check.
-func (e *envExpander) hideValues(problem error) error {
-	if e == nil || problem == nil {
-		return problem
+// hideText returns a text of a problem with ${NAME} in place of the values of variables. A problem
+// quotes the value that is wrong, and a secret can stand in the wrong place. The problem is printed,
+// logged and shown by weir check.
+func (e *envExpander) hideText(text string) string {
+	if e == nil {
+		return text
 	}
 
-	text := problem.Error()
 	for _, name := range slices.Sorted(maps.Keys(e.values)) {
 		if value := e.values[name]; len(value) >= shortestValue {
 			f := conceal.NewFinder([]string{value}, conceal.Options{Shortest: 1})
@@ -304,22 +312,16 @@ func (e *envExpander) hideValues(problem error) error {
 		}
 	}
 
-	if text == problem.Error() {
-		return problem
+	return text
+}
+
+// hideValues returns an error whose text has no values of variables: see hideText.
+func (e *envExpander) hideValues(err error) error {
+	if err == nil {
+		return nil
 	}
-
-	return &ConcealedProblem{Text: text, Cause: problem}
+	return conceal.NewError(e.hideText(err.Error()), err)
 }
-
-// ConcealedProblem is a problem whose text has no values of variables.
-type ConcealedProblem struct {
-	Text  string
-	Cause error
-}
-
-func (p *ConcealedProblem) Error() string { return p.Text }
-
-func (p *ConcealedProblem) Unwrap() error { return p.Cause }
 
 // missingCollector collects the names of the variables that are unset or empty, but replaces no
 // mark.

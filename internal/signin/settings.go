@@ -18,6 +18,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/clientcredentials"
+
+	"weir/internal/weir"
 )
 
 // Secret is a string that is printed, logged and encoded as "(secret)".
@@ -121,8 +123,8 @@ type Tools struct {
 func (s *Settings) NewSource(tools Tools) (Source, error) {
 	ways := s.listWays()
 	if len(ways) != 1 {
-		return nil, fmt.Errorf(
-			"delivery.signIn has %d ways (%s) and must have one: basic, bearer, header, oauth2, jwt, "+
+		return nil, weir.NewSettingProblem("delivery.signIn",
+			"has %d ways (%s) and must have one: basic, bearer, header, oauth2, jwt, "+
 				"azure or steps",
 			len(ways),
 			strings.Join(ways, ", "),
@@ -143,8 +145,8 @@ func (s *Settings) NewSource(tools Tools) (Source, error) {
 	}
 
 	if s.Azure.Scope == "" || tools.Azure == nil {
-		return nil, errors.New(
-			"delivery.signIn.azure: scope is missing, such as api://my-cms/.default")
+		return nil, weir.NewSettingProblem("delivery.signIn.azure",
+			"scope is missing, such as api://my-cms/.default")
 	}
 
 	return &azureSource{s.Azure.Scope, tools.Azure}, nil
@@ -153,9 +155,11 @@ func (s *Settings) NewSource(tools Tools) (Source, error) {
 func (b *Basic) newSource() (Source, error) {
 	switch {
 	case b.User == "" || b.Password == "":
-		return nil, errors.New("delivery.signIn.basic: user and password are both needed")
+		return nil, weir.NewSettingProblem("delivery.signIn.basic",
+			"user and password are both needed")
 	case strings.Contains(b.User, ":"):
-		return nil, errors.New("delivery.signIn.basic: a user's name cannot have a colon")
+		return nil, weir.NewSettingProblem("delivery.signIn.basic",
+			"a user's name cannot have a colon")
 	}
 
 	credential := base64.StdEncoding.EncodeToString([]byte(b.User + ":" + string(b.Password)))
@@ -170,14 +174,14 @@ func IsHeaderName(text string) bool { return headerName.MatchString(text) }
 func newHeaderSource(name, value string) (Source, error) {
 	switch {
 	case !IsHeaderName(name):
-		return nil, fmt.Errorf(
-			"delivery.signIn.header: %q is not the name of a header; write one such as X-Api-Key",
+		return nil, weir.NewSettingProblem("delivery.signIn.header",
+			"%q is not the name of a header; write one such as X-Api-Key",
 			name,
 		)
 
 	case value == "" || !isHeaderValue(value):
-		return nil, errors.New(
-			"delivery.signIn: the value of the header is empty or has a control character")
+		return nil, weir.NewSettingProblem("delivery.signIn",
+			"the value of the header is empty or has a control character")
 	}
 
 	return Fixed{Headers: http.Header{http.CanonicalHeaderKey(name): {value}}}, nil
@@ -189,15 +193,16 @@ func (o *OAuth2) newSource(tools Tools) (Source, error) {
 	u, err := url.Parse(o.TokenURL)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
-		return nil, errors.New(
-			"delivery.signIn.oauth2: tokenUrl is not an absolute address, such as " +
+		return nil, weir.NewSettingProblem("delivery.signIn.oauth2",
+			"tokenUrl is not an absolute address, such as "+
 				"https://login.example/token")
 
 	case o.ClientID == "" || o.ClientSecret == "":
-		return nil, errors.New("delivery.signIn.oauth2: clientId and clientSecret are both needed")
+		return nil, weir.NewSettingProblem("delivery.signIn.oauth2",
+			"clientId and clientSecret are both needed")
 	case !known:
-		return nil, fmt.Errorf(
-			"delivery.signIn.oauth2: style is %q and must be header or params, or left out",
+		return nil, weir.NewSettingProblem("delivery.signIn.oauth2",
+			"style is %q and must be header or params, or left out",
 			o.Style)
 	}
 
@@ -270,21 +275,22 @@ func withoutAddress(err error) string {
 func (j *JWT) newSource(tools Tools) (Source, error) {
 	method := map[string]jwt.SigningMethod{"HS256": jwt.SigningMethodHS256, "RS256": jwt.SigningMethodRS256}[j.Alg]
 	if method == nil {
-		return nil, fmt.Errorf("delivery.signIn.jwt: alg is %q and must be HS256 or RS256", j.Alg)
+		return nil, weir.NewSettingProblem("delivery.signIn.jwt",
+			"alg is %q and must be HS256 or RS256", j.Alg)
 	}
 
 	ttl := 5 * time.Minute
 	if j.TTL != "" {
 		var err error
 		if ttl, err = time.ParseDuration(j.TTL); err != nil || ttl <= 0 {
-			return nil, fmt.Errorf(
-				"delivery.signIn.jwt: ttl is %q and must be a duration such as 5m", j.TTL)
+			return nil, weir.NewSettingProblem("delivery.signIn.jwt",
+				"ttl is %q and must be a duration such as 5m", j.TTL)
 		}
 	}
 
 	key, err := j.readKey()
 	if err != nil {
-		return nil, fmt.Errorf("delivery.signIn.jwt: %w", err)
+		return nil, weir.NewSettingProblem("delivery.signIn.jwt", "%v", err)
 	}
 
 	return &jwtSource{j, method, key, ttl, tools.Now}, nil

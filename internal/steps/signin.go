@@ -13,6 +13,7 @@ import (
 	"weir/internal/cms"
 	"weir/internal/conceal"
 	"weir/internal/signin"
+	"weir/internal/weir"
 )
 
 // SignInConfig has the settings of a sign-in by requests.
@@ -47,7 +48,7 @@ const defaultLife = 10 * time.Minute
 func NewSignIn(cfg SignInConfig) (*SignIn, error) {
 	base, err := url.Parse(cfg.URL)
 	if err != nil {
-		return nil, errors.New("steps: delivery.url cannot be read")
+		return nil, weir.NewSettingProblem("delivery.url", "cannot be read")
 	}
 
 	f := cfg.File

@@ -2,6 +2,7 @@ package steps
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -11,6 +12,8 @@ import (
 	"github.com/agnivade/levenshtein"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
+
+	"weir/internal/weir"
 )
 
 // Source is a part of the settings file that this package parses itself.
@@ -33,7 +36,7 @@ type File struct {
 	variable *regexp.Regexp
 	lookUp   func(name string) string
 	secrets  []string
-	mistakes []Mistake
+	mistakes []*weir.SettingProblem
 }
 
 // NewFile returns the file with this text and its parsed documents. The regular expression in
@@ -65,17 +68,6 @@ func (c anchorCollector) Visit(n ast.Node) ast.Visitor {
 // Secrets returns the values of the environment variables that the compiled settings use.
 func (f *File) Secrets() []string { return f.secrets }
 
-// Mistake is a mistake in the settings file.
-type Mistake struct {
-	Line, Column int // both from 1
-	Path         string
-	Message      string
-}
-
-func (m Mistake) Error() string {
-	return fmt.Sprintf("[%d:%d] %s: %s", m.Line, m.Column, m.Path, m.Message)
-}
-
 // place is a position in the file, with the name of the setting there.
 type place struct {
 	line, column int
@@ -85,8 +77,9 @@ type place struct {
 // addMistake records a mistake. If several YAML aliases use the wrong text, addMistake records the
 // mistake only once.
 func (f *File) addMistake(at place, format string, args ...any) {
-	m := Mistake{at.line, at.column, at.path, f.hideVariables(fmt.Sprintf(format, args...))}
-	same := func(other Mistake) bool {
+	text := at.path + ": " + f.hideVariables(fmt.Sprintf(format, args...))
+	m := &weir.SettingProblem{Path: at.path, Message: text, Line: at.line, Column: at.column}
+	same := func(other *weir.SettingProblem) bool {
 		return other.Line == m.Line && other.Column == m.Column && other.Message == m.Message
 	}
 	if !slices.ContainsFunc(f.mistakes, same) {
@@ -94,14 +87,20 @@ func (f *File) addMistake(at place, format string, args ...any) {
 	}
 }
 
-// takeMistakes returns the mistakes, sorted by their positions in the file, and clears the list.
-func (f *File) takeMistakes() []Mistake {
-	found := f.mistakes
-	f.mistakes = nil
-	slices.SortStableFunc(found, func(a, b Mistake) int {
+// joinMistakes returns the recorded mistakes as one error, sorted by their positions in the file,
+// and clears the record. Without mistakes, the error is nil.
+func (f *File) joinMistakes() error {
+	slices.SortStableFunc(f.mistakes, func(a, b *weir.SettingProblem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-	return found
+
+	var problems []error
+	for _, m := range f.mistakes {
+		problems = append(problems, m)
+	}
+	f.mistakes = nil
+
+	return errors.Join(problems...)
 }
 
 // hideVariables replaces the placeholders of environment variables with ${NAME}, the spelling of

@@ -13,7 +13,6 @@ package steps
 import (
 	"cmp"
 	"context"
-	"errors"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -93,10 +92,10 @@ func New(cfg Config) (*Sender, error) {
 	base, err := url.Parse(cfg.URL)
 	switch {
 	case err != nil:
-		return nil, errors.New("steps: delivery.url cannot be read")
+		return nil, weir.NewSettingProblem("delivery.url", "cannot be read")
 	case len(cfg.Contracts) > 0 && strings.ContainsAny(cfg.URL, "{}"):
-		return nil, errors.New(
-			"steps: delivery.url has a placeholder; with steps write {{ key }} in their addresses")
+		return nil, weir.NewSettingProblem("delivery.url",
+			"has a placeholder; with steps write {{ key }} in their addresses")
 	}
 
 	if cfg.File == nil {
@@ -126,16 +125,6 @@ func New(cfg Config) (*Sender, error) {
 	s.secrets = cms.NewSecrets(base, cfg.Headers, s.currentSecrets)
 
 	return s, s.cfg.File.joinMistakes()
-}
-
-// joinMistakes returns the recorded mistakes as one error, and clears the record. Without mistakes,
-// the error is nil.
-func (f *File) joinMistakes() error {
-	var problems []error
-	for _, m := range f.takeMistakes() {
-		problems = append(problems, m)
-	}
-	return errors.Join(problems...)
 }
 
 // currentSecrets returns the values of the variables that the steps use, and the secrets of the
