@@ -277,8 +277,8 @@ var doctypeDeclaration = regexp.MustCompile(`^<!DOCTYPE[ \t\r\n]+` +
 // doctypeStart is the beginning of each document type declaration. XML knows capitals only.
 const doctypeStart = "<!DOCTYPE"
 
-// describeDoctype returns the problem of a document type declaration without its place in the
-// document. The text begins with the declaration, and can go on behind it.
+// describeDoctype returns the problem of a document type declaration, wherever the declaration
+// stands in its document. The text begins with the declaration, and can go on behind it.
 func describeDoctype(text string) string {
 	m := doctypeDeclaration.FindStringSubmatch(text)
 	switch {
@@ -294,7 +294,7 @@ func describeDoctype(text string) string {
 	return ""
 }
 
-// doctypeState has the document type declaration that was read; there can be one.
+// doctypeState records whether a document type declaration was read. A document has one at most.
 type doctypeState struct{ found bool }
 
 // readDirective returns the problem of a directive, of which raw is the whole text. Weir reads past
@@ -330,7 +330,8 @@ func checkDoctype(given string) string {
 // PassesDoctype reports whether the CMS gets the document type declaration of a message.
 func (d *Definition) PassesDoctype() bool { return d.Doctype == "" || d.Doctype == doctypePass }
 
-// applyDoctype returns the body that the CMS gets of a document with a document type declaration.
+// applyDoctype applies Definition.Doctype to a document. It returns the body that the CMS gets, and
+// the problem of a declaration that the contract refuses.
 func (c *compiledContract) applyDoctype(body []byte, one *scanned, encoding string,
 	places *places) ([]byte, []weir.Problem) {
 	if one.doctype.to == 0 {

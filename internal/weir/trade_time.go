@@ -12,8 +12,8 @@ import (
 // This file reads times as the standards of publishers, news agencies and feeds write them.
 
 // isoTime matches a time or date of ISO 8601 in its extended (2030-01-31T08:00) or basic form
-// (20300131T0800). Seconds, their fraction and the offset may be missing. The groups are those of
-// isoGroups, first for the extended form.
+// (20300131T0800). Seconds, their fraction and the offset may be missing. Each form has isoGroups
+// groups, and those of the extended form come first.
 var isoTime = regexp.MustCompile(`^(?:` +
 	`([0-9]{4})-([0-9]{2})-([0-9]{2})(?:[Tt ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(\.[0-9]+)?)?` +
 	isoOffset + `)?|` +
@@ -50,8 +50,8 @@ type wallTime struct {
 }
 
 // ParseTradeTime parses a time: RFC 3339, ISO 8601 in the basic form or without seconds, a date, or
-// RFC 822. A time without an offset is one of the zone. If the zone is nil, such a time is refused.
-// A date is the beginning of that day.
+// RFC 822. A time without an offset is a local time of the zone. If the zone is nil, such a time is
+// refused. A date is the beginning of that day.
 func ParseTradeTime(text string, zone *time.Location) (time.Time, error) {
 	if t, err := ParseTime(text); err == nil {
 		return t, nil
@@ -76,9 +76,10 @@ func ParseTradeTime(text string, zone *time.Location) (time.Time, error) {
 	return resolveLocal(wall.at, zone), nil
 }
 
-// resolveLocal returns the instant of a local time. Of a time that occurs twice, because the clocks
-// are set back, the earlier one counts. A time that is left out, because they are set forward,
-// moves forward by the same step. The parameter wall has the local time as if it were in UTC.
+// resolveLocal returns the instant of a local time. When the clocks are set back, some local times
+// occur twice: resolveLocal returns the earlier instant. When they are set forward, some local times
+// do not occur: such a time moves forward by the same step. The parameter wall has the local time as
+// if it were in UTC.
 func resolveLocal(wall time.Time, zone *time.Location) time.Time {
 	offsetAt := func(t time.Time) time.Duration {
 		_, seconds := t.In(zone).Zone()
@@ -136,7 +137,7 @@ func parseMailTime(text string) (wallTime, bool) {
 		return wallTime{}, false
 	}
 
-	// Another weekday shows that the date is wrong, and not which part of it.
+	// If the weekday and the date disagree, one of them is wrong, and nothing shows which.
 	if m[1] != "" && slices.Index(mailDays, strings.ToLower(m[1])) != int(w.at.Weekday()) {
 		return wallTime{}, false
 	}
