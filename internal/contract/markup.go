@@ -182,8 +182,7 @@ func readPlainName(rest string) (name xml.Name, length int) {
 }
 
 func isPlainNameByte(c byte, at int) bool {
-	switch {
-	case 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_':
+	if 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '_' {
 		return true
 	}
 
