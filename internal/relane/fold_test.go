@@ -3,6 +3,7 @@ package relane_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -66,6 +67,10 @@ func TestRun_ChangesTheFolding(t *testing.T) {
 					t.Errorf("fold %v: %q is %s, want scheduled", rules, due[key].body, stage)
 				}
 
+				if !w.hasDueRow(h, key) {
+					t.Errorf("fold %v: no row of a scheduled message has the hash of %q", rules, key)
+				}
+
 				st, err := h.store.Messages().Status(t.Context(), dead[key].id)
 				if err != nil || st.Stage != weir.Dead ||
 					key != "Bär" && st.Message.ID.Lane != h.store.LaneOf(key) {
@@ -98,6 +103,18 @@ func TestRun_ChangesTheFolding(t *testing.T) {
 
 		h.closeDrainer(t)
 	})
+}
+
+// hasDueRow reports whether the lane of a key has the row of a scheduled message of the key.
+func (w *world) hasDueRow(h *handler, key string) bool {
+	w.t.Helper()
+	dues, _, err := h.store.DeliveryState().ReadDue(w.t.Context(), h.store.LaneOf(key),
+		lane.DueTime{}, 100)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return slices.ContainsFunc(dues,
+		func(d lane.DueMessage) bool { return d.KeyHash == h.store.KeyHash(key) })
 }
 
 // A command without --fold goes on with the folding of the change that is under way, and one with
