@@ -22,6 +22,8 @@ import (
 
 // serveSizes are the sizes of the scenario "serve".
 type serveSizes struct {
+	// posts of many clients in one process: enough that its first garbage collections do not count
+	rate int
 	// messages that the process delivers before its memory and its start are measured again
 	messages int
 }
@@ -264,7 +266,7 @@ func measureServeRate(ctx context.Context, b *bench) (rows []result, err error) 
 
 		hopAndRow := func() error { return errors.Join(bareHop(ctx, r, s), groups.store()) }
 		var posts, hopped, warm throughput
-		n := b.sizes.accept.rate / blocks
+		n := b.sizes.serve.rate / blocks
 		err = errors.Join(repeatByClients(r, n, &warm, post),
 			repeatByClients(r, n, &warm, hopAndRow))
 

@@ -214,7 +214,7 @@ var fullSizes = sizes{
 	groups:    groupSizes{burst: 2000, flow: 200, due: 100}, cold: coldSizes{[]int{1, 64, 208}, 15},
 	recipe: 60,
 	chains: chainSizes{burst: 400, signedIn: 10_000}, crowds: fullCrowds,
-	serve: serveSizes{messages: 100_000},
+	serve: serveSizes{rate: 20_000, messages: 100_000},
 }
 
 var fullCrowds = crowdSizes{

@@ -49,7 +49,7 @@ var tiny = sizes{
 	scheduled: scheduledSizes{messages: 20, inMemory: 40, burst: 20, rounds: 2},
 	recurring: recurringSizes{occurrences: 20, lead: 5 * time.Second, kills: 1},
 	groups:    groupSizes{burst: 500, flow: 5, due: 10}, cold: coldSizes{[]int{1, 5}, 2}, recipe: 4,
-	chains: chainSizes{burst: 10, signedIn: 40}, serve: serveSizes{messages: 200},
+	chains: chainSizes{burst: 10, signedIn: 40}, serve: serveSizes{rate: 100, messages: 200},
 	crowds: crowdSizes{
 		due:       dueRateSizes{[]int{5}, 2 * time.Second},
 		moment:    momentSizes{[]int{20}, 2 * time.Second},
