@@ -179,15 +179,6 @@ func checkRow(r storage.Row) error {
 	return err
 }
 
-// shownText returns the packed shown values of a message's row: those of the edited body if there
-// is one.
-func shownText(v map[string]any) string {
-	if rows.EditedAt.Of(v).IsZero() {
-		return rows.Shown.Of(v)
-	}
-	return rows.EditedShown.Of(v)
-}
-
 // DueTimesOf returns the due times in the keys of s_ rows, in order. It passes over damaged rows.
 func (s *Store) DueTimesOf(lane int, found []storage.Row) []DueTime {
 	dues := make([]DueTime, 0, len(found))

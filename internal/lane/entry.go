@@ -227,3 +227,12 @@ func unpackShown(text string) (values map[string]string, err error) {
 	}
 	return values, nil
 }
+
+// shownText returns the packed shown values of a message's row: those of the edited body if there
+// is one.
+func shownText(v map[string]any) string {
+	if rows.EditedAt.Of(v).IsZero() {
+		return rows.Shown.Of(v)
+	}
+	return rows.EditedShown.Of(v)
+}

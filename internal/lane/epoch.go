@@ -223,14 +223,6 @@ func (s *Store) UseEpochRecord(m epochs.Record) {
 // changed content is still the same record. The record of a new table is a different record.
 func (s *Store) UsesEpochRecord(m epochs.Record) bool { return s.recordOrigin == m.Origin }
 
-// ForEpoch returns a store for the lanes of an epoch. The returned store does not look into earlier
-// epochs.
-func (s *Store) ForEpoch(e epochs.Epoch) *Store {
-	other := *s
-	other.Epoch, other.Lanes, other.Fold, other.EarlierEpochs = e.Number, e.Lanes, e.Fold, nil
-	return &other
-}
-
 // ErrClosed means that the lane's epoch is over, or about to end. No process is allowed to hold the
 // lane.
 var ErrClosed = errors.New("closed: the number of lanes is being changed")

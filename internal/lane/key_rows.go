@@ -192,33 +192,6 @@ func latestVersionFrom(origin weir.ID, v map[string]any) LatestVersion {
 		ID: idFrom(origin, v)}
 }
 
-// idFrom returns the id of the message that a row names: the id in the epoch that accepted the
-// message. v has the row's values, and origin has the row's epoch and lane.
-func idFrom(origin weir.ID, v map[string]any) weir.ID {
-	if id := originFrom(rows.Origin.Of(v)); !id.IsZero() {
-		return id
-	}
-	origin.Seq, origin.Nonce = rows.Seq.Of(v), rows.Nonce.Of(v)
-	return origin
-}
-
-// originFrom returns the id in the column Origin; zero = the row's own epoch accepted the message.
-func originFrom(text string) weir.ID {
-	id, err := weir.ParseID(text)
-	if err != nil {
-		return weir.ID{}
-	}
-	return id
-}
-
-// originText returns the value of the column Origin; "" = the row's own epoch accepted the message.
-func originText(m *weir.Message) string {
-	if m.Origin.IsZero() {
-		return ""
-	}
-	return m.Origin.String()
-}
-
 // SaveLatestVersion records the message's version as the newest delivered version of the message's
 // key and contract. It must be called before Finish, because Finish writes the warning into the
 // message's row.

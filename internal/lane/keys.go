@@ -75,6 +75,33 @@ func newNonce() string {
 	return hex.EncodeToString(nonce)
 }
 
+// idFrom returns the id of the message that a row names: the id in the epoch that accepted the
+// message. v has the row's values, and origin has the row's epoch and lane.
+func idFrom(origin weir.ID, v map[string]any) weir.ID {
+	if id := originFrom(rows.Origin.Of(v)); !id.IsZero() {
+		return id
+	}
+	origin.Seq, origin.Nonce = rows.Seq.Of(v), rows.Nonce.Of(v)
+	return origin
+}
+
+// originFrom returns the id in the column Origin; zero = the row's own epoch accepted the message.
+func originFrom(text string) weir.ID {
+	id, err := weir.ParseID(text)
+	if err != nil {
+		return weir.ID{}
+	}
+	return id
+}
+
+// originText returns the value of the column Origin; "" = the row's own epoch accepted the message.
+func originText(m *weir.Message) string {
+	if m.Origin.IsZero() {
+		return ""
+	}
+	return m.Origin.String()
+}
+
 // partition is the table partition of one lane of one epoch.
 type partition struct {
 	table   storage.Table

@@ -38,6 +38,14 @@ type Store struct {
 	recordOrigin  string // the field Origin of the record that UseEpochRecord adopted
 }
 
+// ForEpoch returns a store for the lanes of an epoch. The returned store does not look into earlier
+// epochs.
+func (s *Store) ForEpoch(e epochs.Epoch) *Store {
+	other := *s
+	other.Epoch, other.Lanes, other.Fold, other.EarlierEpochs = e.Number, e.Lanes, e.Fold, nil
+	return &other
+}
+
 // Store has many methods, so four groups of them belong to types of their own: Requests, Pauses,
 // Messages and DeliveryState.
 

@@ -326,7 +326,7 @@ var relaneMutants = []mutant{
 		caught: "was filed as"},
 	{name: "fences begin anew", file: "lane/epochend/copy.go", text: "fence := slices.Max(fences)",
 		new: "fence := slices.Max(fences) * 0", caught: "under fence"},
-	{name: "copies in the lanes of the earlier folding", file: "lane/epoch.go",
+	{name: "copies in the lanes of the earlier folding", file: "lane/store.go",
 		text: "= e.Number, e.Lanes, e.Fold, nil", new: "= e.Number, e.Lanes, s.Fold, nil",
 		caught: "letter [0-9]+"},
 	{name: "keys folded for the lane only", file: "lane/keys.go",
