@@ -12,9 +12,12 @@ import (
 func TestCheckCalendar(t *testing.T) {
 	t.Parallel()
 	s, err := settings.Load(newEnvironment(t,
-		minimal+"calendar:\n  timezone: Europe/Berlin\n  closed:\n    - { name: night "+
-			"freeze, days: [fri, sat], from: 22:00, to: \"06:00\" }\n    - { name: year end, from: 2026-12-24T12:00, to: "+
-			"2027-01-02T00:00 }\n"))
+		minimal+`calendar:
+  timezone: Europe/Berlin
+  closed:
+    - { name: night freeze, days: [fri, sat], from: 22:00, to: "06:00" }
+    - { name: year end, from: 2026-12-24T12:00, to: 2027-01-02T00:00 }
+`))
 	if err != nil {
 		t.Fatal(err)
 	}

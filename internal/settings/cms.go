@@ -19,6 +19,7 @@ type SignIn struct {
 	For     steps.Source `yaml:"for"` // time for which the sign-in is valid
 }
 
+// IsSet reports whether the settings have a sign-in to the CMS.
 func (s *SignIn) IsSet() bool {
 	return s.Settings.IsSet() || s.Steps.IsSet() || s.Send.IsSet() || s.For.IsSet() || s.Cookies
 }
@@ -34,6 +35,7 @@ func (s *SignIn) AsksServer() bool {
 	return s.Steps.IsSet() || s.OAuth2 != nil || s.Azure != nil
 }
 
+// ContractDefinitions returns what the contracts say about messages.
 func (s *Settings) ContractDefinitions() []contract.Definition {
 	var definitions []contract.Definition
 	for _, c := range s.Contracts {
@@ -42,6 +44,7 @@ func (s *Settings) ContractDefinitions() []contract.Definition {
 	return definitions
 }
 
+// ContractsWithSteps returns the steps of the contracts that have some.
 func (s *Settings) ContractsWithSteps() []steps.Contract {
 	var found []steps.Contract
 	for i, c := range s.Contracts {

@@ -129,6 +129,7 @@ func (s *Settings) SettleTime() time.Duration {
 	return lease.Margin(time.Duration(s.Lease))
 }
 
+// BackoffConfig returns the pauses between the attempts for a message.
 func (s *Settings) BackoffConfig() drain.Backoff {
 	b := drain.Backoff{Min: time.Duration(s.Delivery.Backoff.Min),
 		Max: time.Duration(s.Delivery.Backoff.Max)}
@@ -138,6 +139,7 @@ func (s *Settings) BackoffConfig() drain.Backoff {
 	return b
 }
 
+// CMSHeaders returns the headers of each request to the CMS, with their secrets.
 func (s *Settings) CMSHeaders() map[string]string {
 	out := map[string]string{}
 	for name, value := range s.Delivery.Headers {

@@ -16,6 +16,7 @@ type TLSFiles struct {
 	Key         string `yaml:"key"`
 }
 
+// IsSet reports whether both files have names.
 func (f TLSFiles) IsSet() bool { return f.Certificate != "" && f.Key != "" }
 
 // readKeys takes the hashes of keys from the environment. A variable has one or two hashes,

@@ -87,6 +87,7 @@ func (f *Files) checkValues(c *checker) {
 // files.
 const maxFolder = 512
 
+// InboxFolders returns the folders that belong to upstreams.
 func (f *Files) InboxFolders() (folders []inbox.Folder) {
 	for _, one := range f.Folders {
 		folders = append(folders, inbox.Folder{Path: one.Folder, Upstream: one.Upstream})
@@ -94,6 +95,7 @@ func (f *Files) InboxFolders() (folders []inbox.Folder) {
 	return folders
 }
 
+// RetentionOrDefault returns the retention of the archive.
 func (f *Files) RetentionOrDefault() Duration {
 	if f.Retention == nil {
 		return defaultFileRetention
@@ -181,6 +183,7 @@ func (r *RabbitMQ) checkValues(c *checker, contracts []string) {
 // maxShortString is the largest size of a name in AMQP, in bytes.
 const maxShortString = 255
 
+// PrefetchOrDefault returns how many messages the broker may send ahead of their acknowledgement.
 func (r *RabbitMQ) PrefetchOrDefault() int {
 	if r.Prefetch == nil {
 		return defaultPrefetch
@@ -188,6 +191,7 @@ func (r *RabbitMQ) PrefetchOrDefault() int {
 	return *r.Prefetch
 }
 
+// ConsumedQueues returns the queues that weir consume reads.
 func (r *RabbitMQ) ConsumedQueues() []rabbitmq.Queue {
 	var queues []rabbitmq.Queue
 	for _, q := range r.Queues {

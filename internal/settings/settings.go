@@ -64,6 +64,7 @@ type Settings struct {
 	body ast.Node
 }
 
+// Log configures the log.
 type Log struct {
 	Level LogLevel `yaml:"level"`
 }
@@ -74,6 +75,7 @@ type Schedules struct {
 	Rate Rate `yaml:"rate"` // largest rate of messages, over all schedules that are not paused
 }
 
+// Limits returns the limits of all schedules together.
 func (s Schedules) Limits() recur.Limits {
 	return recur.Limits{Count: s.Max, Rate: 1 / s.Rate.Interval().Seconds()}
 }
@@ -207,12 +209,14 @@ func (s *Settings) checkValues(c *checker) {
 	s.checkNotify(c)
 }
 
+// PollConfig returns the configuration of weir poll.
 func (s *Settings) PollConfig() poll.Config {
 	return poll.Config{Period: time.Duration(s.Poll.Period), Idle: time.Duration(s.Poll.Idle),
 		Estimate: time.Duration(s.Poll.Estimate), Tolerance: s.Poll.Tolerance,
 		Timeout: time.Duration(s.Delivery.Timeout)}
 }
 
+// ContractNames returns the names of the contracts, in the order of weir.yaml.
 func (s *Settings) ContractNames() (names []string) {
 	for _, c := range s.Contracts {
 		names = append(names, c.Name)

@@ -142,7 +142,11 @@ func TestLoadSettings_Notify(t *testing.T) {
 	t.Parallel()
 	text := minimal + `
 notify:
-  - { url: "https://ops.example.com/weir", secret: ${NOTIFY}, events: [message.dead, lane.behind], contracts: [article], behindBy: 1h }
+  - url: "https://ops.example.com/weir"
+    secret: ${NOTIFY}
+    events: [message.dead, lane.behind]
+    contracts: [article]
+    behindBy: 1h
   - { url: "https://ops.example.com/now", secret: ${NOTIFY}, events: [lane.paused], pausedFor: 0s }
 callbacks: { allowedHosts: [hooks.example.com, "*.example.org"], secret: "${CALLBACKS}" }
 `

@@ -110,6 +110,7 @@ func (u *Upstream) checkCredentials(c *checker, path string) {
 		"has no effect without signature: standard")
 }
 
+// NewDefinition returns the upstream for package upstream. The settings have been checked.
 func (u *Upstream) NewDefinition() upstream.Definition {
 	d := upstream.Definition{Name: u.Name, Scheme: u.Signature,
 		Tolerance: time.Duration(u.Tolerance), Contracts: u.Contracts, Rate: upstream.Rate(u.Rate)}
@@ -161,6 +162,7 @@ func (u *Upstream) DescribeLimits() string {
 	return u.Name + " (" + strings.Join(parts, ", ") + ")"
 }
 
+// UpstreamNames returns the names of the upstreams, in the order of weir.yaml.
 func (s *Settings) UpstreamNames() (names []string) {
 	for _, u := range s.Upstreams {
 		names = append(names, u.Name)

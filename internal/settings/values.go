@@ -133,7 +133,10 @@ type DelayRange struct {
 // Secret is a string that fmt, slog and JSON show as "(secret)".
 type Secret string
 
-func (Secret) String() string   { return "(secret)" }
+// String implements fmt.Stringer.
+func (Secret) String() string { return "(secret)" }
+
+// GoString implements fmt.GoStringer.
 func (Secret) GoString() string { return "(secret)" }
 
 // MarshalText implements encoding.TextMarshaler, for logs and JSON.
