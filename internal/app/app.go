@@ -76,13 +76,8 @@ type appOptions struct {
 	isServer      bool   // the process must have the folder alone, and makes it if it is missing
 }
 
-// prepareApp makes those parts of an App whose settings are valid, so that `weir check` can report
-// the problems of all parts.
-func prepareApp(env func(string) string, log *slog.Logger) (*App, diagnosis.Problems) {
-	return prepareAppWith(env, log, appOptions{program: "weir"})
-}
-
-// prepareAppWith is prepareApp with options.
+// prepareAppWith makes those parts of an App whose settings are valid, so that `weir check` can
+// report the problems of all parts.
 func prepareAppWith(env func(string) string, log *slog.Logger, o appOptions) (*App, diagnosis.Problems) {
 	s, err := settings.Load(env)
 	a := &App{
