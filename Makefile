@@ -122,7 +122,7 @@ forwarding: azurite openapi ## the end-to-end tests of stops, drains, crashes an
 	E2E_HTTP=forwarding go test -C tools -tags long -count=1 -timeout 25m $(TESTFLAGS) -run '^($(FORWARDED))' ./e2e
 
 # All worlds of the simulation. make test runs a tenth of their seeds under the race detector, make test-long all.
-WORLDS := TestSeeds|TestLarge|TestMoves|TestShortPages|TestKillers|TestBatches|TestAudits|TestGrowth|TestAhead|TestLongLife|TestChains|TestInFolder|TestRelane
+WORLDS := TestSeeds|TestLarge|TestMoves|TestShortPages|TestKillers|TestBatches|TestAudits|TestGrowth|TestAhead|TestLongLife|TestChains|TestRates|TestInFolder|TestRelane
 
 # The tests of processes have the build tag long, and names that begin with TestLong_.
 test-long: packages ## the tests that make test leaves out or runs in part: more chaos, each scenario of the bench, all seeds under the race detector, 200 kills and 50 power cuts of the embedded store
@@ -166,7 +166,7 @@ ifdef SEED
 	@SEED=$(SEED) build/simulation.test -test.run '^TestSeed$$'
 else
 	@n=$$(nproc); pids=; for i in $$(seq 0 $$((n-1))); do \
-	  SEEDS=$$(( ($(SEEDS)+n-1)/n )) FROM=$$(($(FROM)+i)) LARGE=$$(( ($(SEEDS)/1000+n-1)/n )) LARGE_FROM=$$(($(FROM)+i)) MOVES=$$(( ($(SEEDS)/100+n-1)/n )) MOVES_FROM=$$(($(FROM)+i)) CHAINS=$$(( ($(SEEDS)/20+n-1)/n )) CHAINS_FROM=$$(($(FROM)+i)) IN_FOLDER=$$(( ($(SEEDS)/20+n-1)/n )) IN_FOLDER_FROM=$$(($(FROM)+i)) STEP=$$n build/simulation.test -test.run '^(TestSeeds|TestLarge|TestMoves|TestChains|TestInFolder)$$' -test.v -test.timeout 0 & pids="$$pids $$!"; \
+	  SEEDS=$$(( ($(SEEDS)+n-1)/n )) FROM=$$(($(FROM)+i)) LARGE=$$(( ($(SEEDS)/1000+n-1)/n )) LARGE_FROM=$$(($(FROM)+i)) MOVES=$$(( ($(SEEDS)/100+n-1)/n )) MOVES_FROM=$$(($(FROM)+i)) CHAINS=$$(( ($(SEEDS)/20+n-1)/n )) CHAINS_FROM=$$(($(FROM)+i)) RATES=$$(( ($(SEEDS)/50+n-1)/n )) RATES_FROM=$$(($(FROM)+i)) IN_FOLDER=$$(( ($(SEEDS)/20+n-1)/n )) IN_FOLDER_FROM=$$(($(FROM)+i)) STEP=$$n build/simulation.test -test.run '^(TestSeeds|TestLarge|TestMoves|TestChains|TestRates|TestInFolder)$$' -test.v -test.timeout 0 & pids="$$pids $$!"; \
 	done; status=0; for p in $$pids; do wait $$p || status=1; done; exit $$status
 endif
 

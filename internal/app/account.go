@@ -130,6 +130,11 @@ func (a *App) closeAccount() {
 	if a.account == nil {
 		return
 	}
+
+	if a.limiter != nil {
+		a.limiter.Close()
+	}
+
 	if err := a.account.Close(); err != nil {
 		a.log.Error("app: storage not closed", "err", err)
 	}

@@ -18,6 +18,7 @@ import (
 	"weir/internal/inflight"
 	"weir/internal/lane"
 	"weir/internal/lane/epochs"
+	"weir/internal/limiter"
 	"weir/internal/poll"
 	"weir/internal/settings"
 	"weir/internal/signin"
@@ -35,10 +36,12 @@ type App struct {
 	// connection to the CMS; nil = delivery.url or its headers are wrong
 	transport http.RoundTripper
 	// makes the attempts of messages and of trials; nil = wrong settings
-	sender      *steps.Sender
-	keeper      *signin.Keeper // nil = the settings have no sign-in to the CMS
-	account     account        // nil = its settings are wrong or missing
-	broken      chan error     // gets an error if the account cannot be used any more
+	sender *steps.Sender
+	keeper *signin.Keeper // nil = the settings have no sign-in to the CMS
+	// spreads the requests to the CMS; nil = the rate has no limit, or this App does not share it
+	limiter     *limiter.Limiter
+	account     account    // nil = its settings are wrong or missing
+	broken      chan error // gets an error if the account cannot be used any more
 	calendar    *calendar.Calendar
 	instruments *instruments
 	damages     *lane.Damages
@@ -61,6 +64,7 @@ func New(env func(string) string, log *slog.Logger) (*App, error) {
 }
 
 func newWith(env func(string) string, log *slog.Logger, o appOptions) (*App, error) {
+	o.sharesRate = true
 	a, found := prepareAppWith(env, log, o)
 	err := errors.Join(found.Settings, found.Contracts, found.Storage, found.CMS)
 	if err != nil {
@@ -73,6 +77,7 @@ func newWith(env func(string) string, log *slog.Logger, o appOptions) (*App, err
 type appOptions struct {
 	program       string // name of the program, for processes that want the same folder
 	withoutSignIn bool   // no sign-in to the CMS: for trials that send no request to the CMS
+	sharesRate    bool   // requests to the CMS keep delivery.rate, with those of other processes
 	isServer      bool   // the process must have the folder alone, and makes it if it is missing
 }
 
@@ -103,6 +108,10 @@ func prepareAppWith(env func(string) string, log *slog.Logger, o appOptions) (*A
 
 	if s.Storage != "" || !s.Identity.IsZero() || s.Data != "" {
 		found.Storage = a.openAccount(storageCalls, o)
+	}
+
+	if o.sharesRate && a.account != nil {
+		a.limiter = a.newLimiter()
 	}
 
 	if s.Delivery.URL != "" {

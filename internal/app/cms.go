@@ -9,6 +9,7 @@ import (
 
 	"weir/internal/cms"
 	"weir/internal/lane"
+	"weir/internal/limiter"
 	"weir/internal/signin"
 	"weir/internal/steps"
 	"weir/internal/weir"
@@ -34,6 +35,20 @@ func (a *App) openCMS(withoutSignIn bool) error {
 	return nil
 }
 
+// cmsName is the name of the CMS in the row of its rate.
+const cmsName = "cms"
+
+// newLimiter returns the limiter of requests to the CMS; nil = the settings have no rate.
+func (a *App) newLimiter() *limiter.Limiter {
+	d := &a.settings.Delivery
+	if d.Rate.Count == 0 {
+		return nil
+	}
+
+	return limiter.New(limiter.Config{Table: a.account.Table(), CMS: cmsName,
+		Rate: limiter.Rate(d.Rate), RetryAfter: d.RetryAfter, Now: time.Now, Log: a.log})
+}
+
 // newTransport returns the transport of requests to the CMS. If delivery.signIn is set, the
 // transport signs the requests in, and newTransport sets a.keeper.
 func (a *App) newTransport() (http.RoundTripper, error) {
@@ -43,7 +58,11 @@ func (a *App) newTransport() (http.RoundTripper, error) {
 		return nil, weir.NewSettingProblem("delivery.tls", "%v", err)
 	}
 
-	transport := cms.NewTransport(config)
+	var transport http.RoundTripper = cms.NewTransport(config)
+	if a.limiter != nil {
+		transport = limiter.NewTransport(transport, a.limiter)
+	}
+
 	if !d.SignIn.IsSet() {
 		return transport, nil
 	}

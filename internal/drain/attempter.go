@@ -10,6 +10,7 @@ import (
 
 	"weir/internal/lane"
 	"weir/internal/lease"
+	"weir/internal/limiter"
 	"weir/internal/panics"
 	"weir/internal/storage"
 	"weir/internal/weir"
@@ -35,6 +36,7 @@ type attempter struct {
 	leastTime  leastTime
 	remembered *rememberedIDs
 	missing    *missingContracts
+	slots      slotQueue
 	isTrusted  func() bool // reports whether the lease can be trusted now; see lease.Lease.Trusted
 	host       attemptHost
 }
@@ -45,6 +47,7 @@ type attempter struct {
 //   - Storage does not return the message's body; see judgeUnread.
 //   - The message's contract is missing from the settings, and the time to wait for it is over.
 //   - A pause has begun, or the session ends.
+//   - Other requests took its slots; see Config.Limiter.
 //   - Config.NotAfter has passed.
 //
 // sendMessage returns an error if another read from storage fails, if ctx ends before the request,
@@ -75,10 +78,19 @@ func (a *attempter) sendMessage(ctx context.Context, c *candidate) (weir.Result,
 		return weir.Result{}, err
 	}
 
-	if err := a.drainer.slots.Acquire(ctx, 1); err != nil {
+	if err := a.drainer.seats.Acquire(ctx, 1); err != nil {
 		return weir.Result{}, context.Cause(ctx)
 	}
-	defer a.drainer.slots.Release(1)
+	defer a.drainer.seats.Release(1)
+	attempt, end, err := a.slots.begin(ctx)
+	switch {
+	case limiter.IsNoSlot(err):
+		return weir.Result{Outcome: weir.OutcomeNone, Reason: "other requests took its slots",
+			StartedAt: a.now()}, nil
+	case err != nil:
+		return weir.Result{}, err
+	}
+	defer end()
 
 	if may, err := a.host.canSend(ctx, e); err != nil || !may {
 		return weir.Result{Outcome: weir.OutcomeNone, Reason: "it was paused", StartedAt: a.now()},
@@ -98,7 +110,7 @@ func (a *attempter) sendMessage(ctx context.Context, c *candidate) (weir.Result,
 	sent := make(chan weir.Result, 1)
 	delivery := weir.Delivery{Message: &e.Message, Fence: a.fence, RememberedID: c.remembered.ID,
 		Attempt: e.AttemptCount + 1, Since: waitingSince(e)}
-	go func() { sent <- a.sendSafely(ctx, delivery) }()
+	go func() { sent <- a.sendSafely(attempt, delivery) }()
 
 	return a.host.moveDueUntil(ctx, e, sent), nil
 }

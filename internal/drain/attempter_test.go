@@ -83,22 +83,22 @@ func runWithAttempter(t *testing.T, f func(t *testing.T, a *testAttempter, e *la
 	})
 }
 
-// expectFreeSlot checks that no attempt has the only slot.
-func (a *testAttempter) expectFreeSlot(t *testing.T) {
+// expectFreeSeat checks that no attempt has the only seat.
+func (a *testAttempter) expectFreeSeat(t *testing.T) {
 	t.Helper()
-	if !a.drainer.slots.TryAcquire(1) {
-		t.Fatal("got a slot that is taken after the attempt, want it free")
+	if !a.drainer.seats.TryAcquire(1) {
+		t.Fatal("got a seat that is taken after the attempt, want it free")
 	}
-	a.drainer.slots.Release(1)
+	a.drainer.seats.Release(1)
 }
 
-// expectUnsent checks that the attempt made no request and left no slot taken.
+// expectUnsent checks that the attempt made no request and left no seat taken.
 func (a *testAttempter) expectUnsent(t *testing.T) {
 	t.Helper()
 	if n := len(a.sender.deliveries); n != 0 {
 		t.Errorf("got %d requests, want none", n)
 	}
-	a.expectFreeSlot(t)
+	a.expectFreeSeat(t)
 }
 
 func TestAttempter_Sends(t *testing.T) {
@@ -115,7 +115,7 @@ func TestAttempter_Sends(t *testing.T) {
 			t.Errorf("got the delivery %+v, want the body, fence %d, attempt 1, since the acceptance", d, a.fence)
 		}
 
-		a.expectFreeSlot(t)
+		a.expectFreeSeat(t)
 	})
 }
 
@@ -137,7 +137,7 @@ func TestAttempter_Retry(t *testing.T) {
 }
 
 // For each reason not to send a message, sendMessage returns the right outcome or error, and keeps
-// no slot.
+// no seat.
 func TestAttempter_DoesNotSend(t *testing.T) {
 	storageFails := func(c storagetest.Call) bool { return c.Op == "Get" }
 	for name, c := range map[string]struct {
@@ -243,20 +243,20 @@ func TestAttempter_PanicIsNoVerdict(t *testing.T) {
 	})
 }
 
-// The Drainer of this test has one slot, which an attempt takes. So an attempt waits while an
+// The Drainer of this test has one seat, which an attempt takes. So an attempt waits while an
 // attempt of another lane is under way. If the context of the waiting attempt ends, sendMessage
 // returns the context's cause.
-func TestAttempter_WaitsForASlot(t *testing.T) {
+func TestAttempter_WaitsForASeat(t *testing.T) {
 	runWithAttempter(t, func(t *testing.T, a *testAttempter, e *lane.Entry) {
-		// the slot of an attempt of another lane
-		if err := a.drainer.slots.Acquire(t.Context(), 1); err != nil {
+		// the seat of an attempt of another lane
+		if err := a.drainer.seats.Acquire(t.Context(), 1); err != nil {
 			t.Fatal(err)
 		}
 
 		limited, cancel := context.WithTimeoutCause(t.Context(), time.Second, lease.ErrLost)
 		defer cancel()
 		if _, err := a.sendMessage(limited, &candidate{entry: e}); !errors.Is(err, lease.ErrLost) {
-			t.Errorf("got error %v while the slot is taken, want %v", err, lease.ErrLost)
+			t.Errorf("got error %v while the seat is taken, want %v", err, lease.ErrLost)
 		}
 
 		done := make(chan error, 1)
@@ -267,13 +267,13 @@ func TestAttempter_WaitsForASlot(t *testing.T) {
 
 		synctest.Wait()
 		if n := len(a.sender.deliveries); n != 0 {
-			t.Fatalf("got %d requests while the slot is taken, want none", n)
+			t.Fatalf("got %d requests while the seat is taken, want none", n)
 		}
 
-		a.drainer.slots.Release(1)
+		a.drainer.seats.Release(1)
 
 		if err := <-done; err != nil || len(a.sender.deliveries) != 1 {
-			t.Errorf("got error %v and %d requests, want the message sent once the slot is free",
+			t.Errorf("got error %v and %d requests, want the message sent once the seat is free",
 				err, len(a.sender.deliveries))
 		}
 	})

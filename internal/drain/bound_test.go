@@ -160,14 +160,14 @@ func TestDrainer_AfterAClockFarAhead(t *testing.T) {
 				w.post("a", "1")
 				ahead := w.start(func(c *drain.Config) {
 					c.Now = func() time.Time { return time.Now().Add(2 * time.Hour) }
-					c.Rate = time.Second
+					w.limitRate(1, time.Second)(c)
 				})
 
 				ahead.Wake(0)
 				time.Sleep(2 * time.Second)
 				ahead.close(t)
 				w.cms.setAnswer(answerAfter(10*time.Millisecond, 200))
-				next, began := w.start(func(c *drain.Config) { c.Rate = time.Second }), time.Now()
+				next, began := w.start(w.limitRate(1, time.Second)), time.Now()
 
 				if c.resume {
 					if err := w.store.Pauses().Resume(t.Context(), 0, ""); err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"weir/internal/clock"
 	"weir/internal/lane"
+	"weir/internal/limiter"
 	"weir/internal/residence"
 	"weir/internal/storage"
 	"weir/internal/weir"
@@ -33,8 +34,8 @@ type Tickets interface {
 	EnqueueNow(ctx context.Context, lane int) error
 }
 
-// Config configures a Drainer. All fields are required, except Patience, RetryFor, Brake, Rate,
-// AtOnce, Rand, NotAfter, Observer, Name, Calendar, Permit and Remembers.
+// Config configures a Drainer. All fields are required, except Patience, RetryFor, Brake, Limiter,
+// Requests, AtOnce, Rand, NotAfter, Observer, Name, Calendar, Permit and Remembers.
 type Config struct {
 	Store    *lane.Store
 	Leases   storage.Leases
@@ -47,8 +48,12 @@ type Config struct {
 	// how long the CMS may refuse all messages before refusals count as attempts; 0 = a day
 	Patience time.Duration
 	Now      func() time.Time
-	// shortest time from one attempt's start to the next, over all lanes; 0 = no limit
-	Rate time.Duration
+	// Limiter gives each attempt its slots, and its requests to the CMS must use it, too; nil = the
+	// rate has no limit.
+	Limiter *limiter.Limiter
+	// Requests returns the largest number of requests that an attempt of a contract's message needs,
+	// as a rule; nil = one. It is used with a Limiter.
+	Requests func(contract string) int
 	// most attempts at a time, over all lanes of this process; 0 = one for each lane
 	AtOnce   int
 	Rand     func() float64 // returns 0 to 1, is called concurrently; nil = math/rand
@@ -111,11 +116,10 @@ type Drainer struct {
 	Config
 	outlook     *outlook
 	brakes      *brakes
-	spacer      spacer
 	leadTime    leadTime
 	completions completions
 	me          string              // the name under which this process claims lanes
-	slots       *semaphore.Weighted // see Config.AtOnce; each attempt under way takes one
+	seats       *semaphore.Weighted // see Config.AtOnce; each attempt under way takes one
 	ctx         context.Context     // the context of all work; its end cuts attempts off
 	cancel      context.CancelFunc
 	// ends before ctx or together with ctx; after its end no new work begins
@@ -155,11 +159,11 @@ func New(cfg Config) *Drainer {
 	d := &Drainer{Config: cfg, ctx: ctx, cancel: cancel, openCtx: open, stopNewWork: shut,
 		me: cryptorand.Text(), workers: map[int]*laneWorker{},
 		prefetchRoom: newPrefetchRoom(), memory: newLaneMemory(cfg.Memory)}
-	d.spacer.interval, d.outlook = cfg.Rate, newOutlook(cfg.Backoff)
+	d.outlook = newOutlook(cfg.Backoff)
 	d.brakes = newBrakes(cfg.Brake, cfg.Patience, cfg.Backoff)
-	d.slots = semaphore.NewWeighted(math.MaxInt64)
+	d.seats = semaphore.NewWeighted(math.MaxInt64)
 	if cfg.AtOnce > 0 {
-		d.slots = semaphore.NewWeighted(int64(cfg.AtOnce))
+		d.seats = semaphore.NewWeighted(int64(cfg.AtOnce))
 	}
 
 	return d

@@ -446,8 +446,8 @@ func (t *laneWorker) raiseFence(ctx context.Context, seen lane.Tail) (w *lane.Wr
 		former = predecessor{} // of an earlier call, whose tail was out of date
 		if tail.IsOpen {
 			tail.Crashes++
-			tail.NextAllowedAt, tail.SentBelow = d.Now().Add(d.spacer.interval),
-				0 // SentBelow is not known, because tail may lack the former holder's last attempts
+			// it is not known, because tail may lack the former holder's last attempts
+			tail.SentBelow = 0
 			former.hasCrashed = true
 			tail.SettleUntil = d.Now().Add(d.Settle + maxSkew)
 

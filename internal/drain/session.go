@@ -37,6 +37,7 @@ type session struct {
 	attempter *attempter
 	outcomes  *outcomeRecorder
 	missing   *missingContracts
+	slots     slotQueue
 	braked    *brakedMessages
 
 	isLoaded     bool   // load has succeeded, so saveProgress saves correct values
@@ -52,6 +53,7 @@ func newSession(t *laneWorker, scope laneScope, of *tenure, c *committer, tail l
 		pauses: &operatorPauses{}, keys: newKeyStates(scope.now, d.Backoff)}
 	s.keys.memory = d.memory
 	s.waiter = &waiter{now: scope.now, wake: t.wake, news: newSignal(), open: of.open}
+	s.slots = d.newSlotQueue(s.waiter.news.send)
 	s.journal = &journal{committer: c, saveProgress: s.saveProgress}
 	s.control = &controlRefresh{laneScope: scope, waiter: s.waiter}
 	s.due = &dueMover{laneScope: scope, journal: s.journal, keys: s.keys, lead: &d.leadTime,
@@ -84,7 +86,8 @@ func newSession(t *laneWorker, scope laneScope, of *tenure, c *committer, tail l
 	s.attempter = &attempter{laneScope: scope, drainer: d, guard: guard, history: history,
 		prefetch: &bodyPrefetch{store: scope.store, room: d.prefetchRoom},
 		patience: t.breaker.patience, leastTime: leastTime{d.retryFor},
-		remembered: remembered, missing: s.missing, isTrusted: isTrusted, host: s}
+		remembered: remembered, missing: s.missing, slots: s.slots, isTrusted: isTrusted,
+		host: s}
 
 	s.outcomes = &outcomeRecorder{laneScope: scope, attempts: d.Attempts,
 		leastTime: leastTime{d.retryFor}, braked: s.braked,
@@ -113,10 +116,6 @@ func (s *session) load(ctx context.Context, t lane.Tail, hasCrashed bool) error 
 		s.log.Warn("drain: running carefully after crashes", "fence", t.Fence)
 	}
 
-	if spacer := &s.drainer.spacer; s.store.Lanes == 1 {
-		spacer.adoptNext(clock.Earlier(t.NextAllowedAt, s.now().Add(spacer.interval)))
-	}
-
 	s.drainer.brakes.adoptStored(t.Brakes)
 
 	if !t.NextDueAt.IsZero() { // zero = no message is held or scheduled
@@ -141,6 +140,7 @@ func (s *session) load(ctx context.Context, t lane.Tail, hasCrashed bool) error 
 // than lingerMax. It also ends with ctx, with the tenure, or after an error.
 func (s *session) run(ctx context.Context) error {
 	defer s.attempter.prefetch.forgetAll()
+	defer s.slots.leaveQueue()
 	for ctx.Err() == nil && s.tenure.open.Err() == nil {
 		if err := s.serveRequests(ctx); err != nil {
 			return err
@@ -149,6 +149,7 @@ func (s *session) run(ctx context.Context) error {
 		if wait, isLong := s.untilOpen(); isLong {
 			return nil
 		} else if wait > 0 {
+			s.slots.leaveQueue()
 			s.sleep(ctx, wait)
 			continue
 		}
@@ -160,14 +161,18 @@ func (s *session) run(ctx context.Context) error {
 		}
 
 		if c == nil {
+			s.slots.leaveQueue()
 			if hasWork, err := s.waitForWork(ctx, progress); err != nil || !hasWork {
 				return err
 			}
 			continue
 		}
 
-		if !s.drainer.spacer.reserveNext(s.now()) {
-			continue // another lane of this process has begun an attempt in between
+		// Until shortly before its slot, the holder serves requests and pauses, and may choose
+		// another message.
+		if wait := s.slots.untilReady(c.entry); wait > 0 {
+			s.sleep(ctx, min(wait, controlInterval))
+			continue
 		}
 
 		if err := s.attempt(ctx, c); err != nil {
@@ -189,8 +194,7 @@ func (s *session) serveRequests(ctx context.Context) error {
 }
 
 // untilOpen returns how long the session waits, at most, before it chooses a message. It may have
-// to wait for the end of a pause, for the rate limit (delivery.rate), or for a read of due times.
-// isLong means that the pause is so long that the holder leaves the lane.
+// to wait for the end of a pause, or for a read of due times. isLong means that the pause is so long that the holder leaves the lane.
 func (s *session) untilOpen() (wait time.Duration, isLong bool) {
 	if s.due.hasToReadFirst() {
 		return controlInterval, false
@@ -205,7 +209,7 @@ func (s *session) untilOpen() (wait time.Duration, isLong bool) {
 		return wait, wait > lingerMax
 	}
 
-	return s.drainer.spacer.nextAllowedAt().Sub(s.now()), false
+	return 0, false
 }
 
 // opensAt returns the time at which pauses, the settle time and the calendar will all allow
@@ -398,15 +402,9 @@ func (s *session) saveProgress(ch *lane.Change) {
 		s.requests.handled
 	releasedAt, sentBelow := s.keys.lastReleasedAt, s.due.positions.sentBelowAll()
 	breaker, missing, brakes := *s.breaker, s.missing.list(s.keys), s.braked.listWaiting()
-	allowedAt := time.Time{}
-	if s.store.Lanes == 1 {
-		allowedAt = s.drainer.spacer.nextAllowedAt()
-	}
 
 	ch.UpdateTail(func(t *lane.Tail) {
-		t.Cursor, t.NextDueAt, t.NextUntriedAt, t.NextAllowedAt, t.RequestsSeen = cursor, due,
-			untried, allowedAt,
-			handled
+		t.Cursor, t.NextDueAt, t.NextUntriedAt, t.RequestsSeen = cursor, due, untried, handled
 		t.LastReleasedAt, t.SentBelow, t.Missing, t.Brakes = releasedAt, sentBelow, missing, brakes
 		breaker.saveTo(t)
 	})

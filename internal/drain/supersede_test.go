@@ -10,6 +10,7 @@ import (
 
 	"weir/internal/drain"
 	"weir/internal/lane"
+	"weir/internal/limiter"
 	"weir/internal/storage/storagetest"
 	"weir/internal/testkit/lanetest"
 	"weir/internal/weir"
@@ -295,21 +296,21 @@ func TestDrainer_Rate(t *testing.T) {
 				w.post(fmt.Sprint("k", i), "x")
 			}
 
-			p := w.start(func(c *drain.Config) { c.Rate = 100 * time.Millisecond })
+			p := w.start(w.limitRate(10, time.Second))
 			p.Wake(0)
 			c := w.waitUntilEmpty(time.Minute)
 			w.checkSpacing(100 * time.Millisecond)
 			log := w.cms.listRequests()
-			if took := log[39].at.Sub(log[0].at); took > 4100*time.Millisecond ||
+			if took := log[39].at.Sub(log[0].at); took > 5200*time.Millisecond ||
 				c.Tail.Counts.Delivered != 40 {
-				t.Errorf("40 took %s, %+v, want at most 4.1s and Delivered 40", took, c.Tail.Counts)
+				t.Errorf("40 took %s, %+v, want at most 5.2s and Delivered 40", took, c.Tail.Counts)
 			}
 		})
 	})
 
 	t.Run("IsKeptAcrossProcesses", func(t *testing.T) {
 		simulate(t, func(t *testing.T, w *world) {
-			rate := func(c *drain.Config) { c.Rate = 40 * time.Second }
+			rate := w.limitRate(1, 40*time.Second)
 			w.post("a", "0")
 			first := w.start(rate)
 			first.Wake(0)
@@ -330,6 +331,15 @@ func TestDrainer_Rate(t *testing.T) {
 			w.checkSpacing(40 * time.Second)
 		})
 	})
+}
+
+// limitRate returns the change of a Config that limits the rate, with a limiter for each process.
+func (w *world) limitRate(count int, per time.Duration) func(c *drain.Config) {
+	return func(c *drain.Config) {
+		c.Limiter = limiter.New(limiter.Config{Table: w.store.Table, CMS: "cms",
+			Rate: limiter.Rate{Count: count, Per: per}, Now: c.Now, Log: c.Log})
+		w.t.Cleanup(c.Limiter.Close)
+	}
 }
 
 // checkSpacing checks that each attempt began at least the given time after the previous attempt.

@@ -1,7 +1,6 @@
 package drain
 
 import (
-	"sync"
 	"time"
 
 	"weir/internal/clock"
@@ -117,50 +116,4 @@ func (p *operatorPauses) isKeyPaused(keyHash string, now time.Time) bool {
 // the key's pause if the pause ends later.
 func (p *operatorPauses) nextAttemptAt(k *keyState) time.Time {
 	return clock.Later(k.NextAt, p.keyUntil[k.KeyHash])
-}
-
-// spacer limits the rate of attempts of a process over all its lanes (delivery.rate): two attempts
-// begin at least an interval apart. So no second has more attempts than configured. The zero value
-// sets no limit. A spacer is safe for concurrent use.
-type spacer struct {
-	interval time.Duration
-
-	mu     sync.Mutex
-	nextAt time.Time // no attempt begins before this time
-}
-
-// reserveNext reports whether an attempt can begin now. If so, it sets nextAt to one interval after
-// now. If it added the interval to the old nextAt instead, the attempt after a late one could begin
-// too early.
-func (s *spacer) reserveNext(now time.Time) bool {
-	if s.interval == 0 {
-		return true
-	}
-
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.nextAt.After(now) {
-		return false
-	}
-
-	s.nextAt = now.Add(s.interval)
-
-	return true
-}
-
-// adoptNext takes over a former holder's time for the next attempt, if that time is later than
-// nextAt.
-func (s *spacer) adoptNext(at time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.interval > 0 && at.After(s.nextAt) {
-		s.nextAt = at
-	}
-}
-
-// nextAllowedAt returns the time before which no attempt begins.
-func (s *spacer) nextAllowedAt() time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.nextAt
 }

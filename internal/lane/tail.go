@@ -26,7 +26,8 @@ type Tail struct {
 
 	DueState
 	CMSPause
-	SendLimits
+	// until this time the CMS may still work on an unanswered request, and no message is sent
+	SettleUntil time.Time
 	// Missing has the contracts that the settings of the last holder lacked, and for which messages
 	// wait; nil = none. A process whose settings have such a contract has work in the lane.
 	Missing []MissingContract
@@ -57,12 +58,6 @@ type CMSPause struct {
 	RefusingSince time.Time
 	// if not 0: the CMS refuses, and each key with a message below this number had its turn
 	ProbedBelow int64
-}
-
-// SendLimits has times before which no message is sent, even if the CMS is available.
-type SendLimits struct {
-	SettleUntil   time.Time // until this time the CMS may still work on an unanswered request
-	NextAllowedAt time.Time // the setting "delivery.rate" allows no message before this time
 }
 
 // HolderReport is for operators. Delivery does not depend on it.
@@ -167,7 +162,7 @@ func (t Tail) tailValues() map[string]any {
 		rows.PauseCount.Is(t.PauseCount),
 		rows.PauseCause.Is(t.PauseCause),
 		rows.RefusingSince.Is(t.RefusingSince), rows.ProbedBelow.Is(t.ProbedBelow),
-		rows.SettleUntil.Is(t.SettleUntil), rows.NextAllowedAt.Is(t.NextAllowedAt),
+		rows.SettleUntil.Is(t.SettleUntil),
 		rows.Holder.Is(t.Holder), rows.LastError.Is(t.LastError),
 		rows.LastErrorAt.Is(t.LastErrorAt),
 		rows.LastDeliveredAt.Is(t.LastDeliveredAt), rows.AttemptingID.Is(t.AttemptingID),
@@ -197,9 +192,9 @@ func tailFrom(r storage.Row) Tail {
 		CMSPause: CMSPause{PausedUntil: rows.PausedUntil.Of(v), PauseReason: rows.PauseReason.Of(v),
 			PauseCount: rows.PauseCount.Of(v), PauseCause: rows.PauseCause.Of(v),
 			RefusingSince: rows.RefusingSince.Of(v), ProbedBelow: rows.ProbedBelow.Of(v)},
-		Missing:    unpackList[MissingContract](rows.Missing.Of(v)),
-		Brakes:     unpackList[Brake](rows.Brakes.Of(v)),
-		SendLimits: SendLimits{rows.SettleUntil.Of(v), rows.NextAllowedAt.Of(v)},
+		Missing:     unpackList[MissingContract](rows.Missing.Of(v)),
+		Brakes:      unpackList[Brake](rows.Brakes.Of(v)),
+		SettleUntil: rows.SettleUntil.Of(v),
 		HolderReport: HolderReport{rows.Holder.Of(v), rows.LastError.Of(v), rows.LastErrorAt.Of(v),
 			rows.LastDeliveredAt.Of(v), rows.AttemptingID.Of(v), rows.AttemptingSince.Of(v)},
 		CrashRecord: CrashRecord{IsOpen: rows.IsOpen.Of(v), Crashes: rows.Crashes.Of(v),

@@ -34,7 +34,7 @@ func (a *appetite) adjust() {
 	case 10*a.lost > a.used:
 		a.ahead = min(a.used, a.most)
 	case a.used > 0:
-		a.ahead = min(max(2*a.ahead, 1), a.most)
+		a.ahead = min(max(2*a.ahead, a.most/4, 1), a.most)
 	}
 
 	a.used, a.lost = 0, 0

@@ -164,10 +164,10 @@ func TestOverload_SlowsAllProcesses(t *testing.T) {
 		w.mu.Lock()
 		w.limit = 10
 		w.mu.Unlock()
-		time.Sleep(time.Minute)
+		time.Sleep(2 * time.Minute)
 		for _, l := range limiters {
 			if pace := l.Pace(); pace.Share != 1 || pace.Reason != "" {
-				t.Errorf("pace %+v a minute later, want the whole rate", pace)
+				t.Errorf("pace %+v two minutes later, want the whole rate", pace)
 			}
 		}
 

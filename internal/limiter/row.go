@@ -21,9 +21,9 @@ func clockKey(random float64) string {
 
 // Columns of the row of a CMS. A column is never renamed.
 const (
-	columnFirst   = "FirstFree"   // time of the first slot that is not reserved
-	columnSpacing = "SpacingMicr" // time between two slots in force, in microseconds
-	columnShare   = "Share"       // part of the configured rate in force, see pace
+	columnFirst   = "FirstFree"     // time of the first slot that is not reserved
+	columnSpacing = "SpacingMicros" // time between two slots in force, in microseconds
+	columnShare   = "Share"         // part of the configured rate in force, see pace
 	columnReason  = "SlowReason"
 	columnSince   = "SlowSince"
 	columnChanged = "ShareChanged"

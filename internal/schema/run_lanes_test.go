@@ -94,7 +94,6 @@ func (w *world) claimLane() {
 // message.
 func (w *world) crashRepeatedly() {
 	key := w.keyIn(0, "/crash")
-	w.rate = 10 * time.Millisecond // for processes that are started later
 	w.setAnswer(answerNever)
 	id := w.post(weir.Message{Key: key})
 

@@ -3,6 +3,7 @@ package schema_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"weir/internal/batch"
 	"weir/internal/lane"
 	"weir/internal/lane/epochs"
+	"weir/internal/limiter"
 	"weir/internal/recur"
 	"weir/internal/replay"
 	"weir/internal/upstream"
@@ -46,6 +48,7 @@ func (w *world) useEachFeature() {
 	w.fileBatch()
 	w.useQuota()
 	w.recordChange()
+	w.spreadRequests()
 	w.claimLane()
 	w.crashRepeatedly()
 	w.changeLanes()
@@ -360,6 +363,32 @@ func (w *world) recordChange() {
 	w.must(log.Redact(w.Context(), "s", lane.ErasedKey("/key")))
 	_, err := (&audit.Proofs{Table: w.store.Table, Now: time.Now}).Sign(w.Context(), "ada")
 	w.must(err)
+}
+
+// spreadRequests makes two requests within a rate. The first one is answered 429, with a pause.
+func (w *world) spreadRequests() {
+	l := limiter.New(limiter.Config{Table: w.store.Table, CMS: "cms",
+		Rate: limiter.Rate{Count: 5, Per: time.Second}, Now: time.Now, Rand: drawHalf,
+		Log: quietLog})
+	defer l.Close()
+	client := &http.Client{Transport: limiter.NewTransport(overloaded{}, l)}
+	for range 2 {
+		req, err := http.NewRequestWithContext(w.Context(), http.MethodPost, "http://cms.test",
+			http.NoBody)
+		w.must(err)
+		resp, err := client.Do(req)
+		w.must(err)
+		w.must(resp.Body.Close())
+		time.Sleep(10 * time.Second)
+	}
+}
+
+// overloaded is a CMS that asks for a pause.
+type overloaded struct{}
+
+func (overloaded) RoundTrip(req *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusTooManyRequests, Request: req,
+		Header: http.Header{"Retry-After": {"2"}}, Body: http.NoBody}, nil
 }
 
 // replayInBulk replays all dead messages of one key.

@@ -14,7 +14,7 @@ import (
 
 // writers lists the packages whose source has keys and columns of rows as literal strings.
 var writers = []string{"../lane", "../lane/rows", "../recur", "../replay", "../history", "../audit",
-	"../batch", "../upstream"}
+	"../batch", "../upstream", "../limiter"}
 
 var (
 	rowPrefix  = regexp.MustCompile(`^(![a-z_]+|[a-z]_)$`)

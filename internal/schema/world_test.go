@@ -69,9 +69,7 @@ type world struct {
 	// true = receivers of events answer 500
 	refuses atomic.Bool
 
-	brake int // see drain.Config; for processes that are started later
-	// pause between two attempts, for processes that are started later; 0 = none
-	rate     time.Duration
+	brake    int           // see drain.Config; for processes that are started later
 	slowList time.Duration // time that a listing of blobs takes
 	// folding of keys in the settings of processes that are started later
 	fold       fold.Rules
@@ -181,9 +179,9 @@ func (p *process) newDrainer(store *lane.Store, observer drain.Observer) *drain.
 		Store: store, Leases: recordedLeases{p.w.account.Leases(), p}, Sender: cms{p},
 		Tickets: p.tickets,
 		Lease:   leaseLength, Settle: settleTime, Attempts: attemptLimit,
-		Backoff: drain.Backoff{Min: time.Second, Max: 10 * time.Second}, Rate: p.w.rate,
-		Brake: p.w.brake,
-		Now:   time.Now, Rand: drawHalf, Log: quietLog, Observer: observer, Name: "process",
+		Backoff: drain.Backoff{Min: time.Second, Max: 10 * time.Second},
+		Brake:   p.w.brake,
+		Now:     time.Now, Rand: drawHalf, Log: quietLog, Observer: observer, Name: "process",
 		Remembers: func(string) bool { return true },
 	})
 }

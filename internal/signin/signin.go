@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/conceal"
 	"weir/internal/panics"
 )
@@ -178,7 +179,7 @@ func (k *Keeper) startFetch() *fetchRun {
 	f := &fetchRun{done: make(chan struct{})}
 	k.fetching = f
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), fetchTimeout)
+		ctx, cancel := clock.WithTimeout(context.Background(), fetchTimeout)
 		defer cancel()
 		asked := k.now()
 		var c Credential

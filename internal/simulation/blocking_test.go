@@ -99,7 +99,7 @@ func (w *world) fileBlocker(ctx context.Context) bool {
 
 // heldUpLimit returns the time within which the messages behind a blocker must be delivered. With a
 // rate, two attempts of the blocker can come before each of these messages.
-func (w *world) heldUpLimit() time.Duration { return heldUpAtMost + 3*behindBlocker*w.rate }
+func (w *world) heldUpLimit() time.Duration { return heldUpAtMost }
 
 // checkHeldUp checks that the CMS has taken the messages that were posted after the blocker with
 // this number.

@@ -31,7 +31,7 @@ type braking struct {
 // drawBrake draws whether the CMS rejects a contract for a while. Most seeds do not.
 func (s *settings) drawBrake(d *dice) {
 	s.braking = &braking{senders: map[*process]bool{}}
-	if s.rate == 0 && len(s.backoff.Steps) == 0 && s.missing.contract == "" && s.every == 0 &&
+	if len(s.backoff.Steps) == 0 && s.missing.contract == "" && s.every == 0 &&
 		s.runs == 0 && d.drawChance("brake", 0.15) {
 		s.braking.limit = 2 + d.drawBelow("brake limit", 3)
 		// Refused messages die after delivery.patience. The posts can take long, if instances are

@@ -224,6 +224,7 @@ func (c *chainCMS) forgetKeys() {
 // RoundTrip sends one request of a chain to the simulated CMS.
 func (c *chainWire) RoundTrip(r *http.Request) (*http.Response, error) {
 	p := c.p
+	p.noteSlotUsed()
 	if !p.awaitRunning("send " + r.Header.Get("Weir-Key")) {
 		return nil, errLost
 	}

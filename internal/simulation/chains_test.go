@@ -19,7 +19,6 @@ import (
 	"weir/internal/fold"
 	"weir/internal/lane"
 	"weir/internal/lease"
-	"weir/internal/signin"
 	"weir/internal/steps"
 	"weir/internal/weir"
 )
@@ -245,7 +244,7 @@ func (p *process) newChainSender(single *steps.Sender) drain.Sender {
 
 	cfg := steps.Config{File: steps.NewFile(text, file.Docs, noVariables, os.Getenv),
 		URL: "http://cms.test", Timeout: p.w.timeout, Settle: p.w.settle, Messages: set,
-		Transport: signin.NewTransport(&chainWire{p.w.chainCMS, p}, p.signIn),
+		Transport: p.newTransport(&chainWire{p.w.chainCMS, p}),
 		Secrets:   p.signIn.Secrets, Now: p.now}
 
 	for _, name := range []string{"article", "edit"} {
@@ -257,6 +256,8 @@ func (p *process) newChainSender(single *steps.Sender) drain.Sender {
 	if err != nil {
 		panic(err)
 	}
+
+	p.mostRequests = sender.MostRequests
 
 	return sender
 }

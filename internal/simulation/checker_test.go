@@ -124,6 +124,7 @@ type laneState struct {
 // checker is called at each event of a run, and checks Weir's promises.
 type checker struct {
 	w     *world
+	used  []time.Time // begins of requests; only in worlds of rates
 	store *lane.Store // reads storage without faults and delays
 
 	mu        sync.Mutex

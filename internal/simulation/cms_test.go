@@ -159,6 +159,7 @@ func (c *fakeCMS) spoilPlan(p *plan, name string) {
 // a request after the context has ended, if the client has begun to write the request.
 func (c *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	p, w := c.p, c.p.w
+	p.noteSlotUsed()
 	if !p.awaitRunning("send " + r.Header.Get("Weir-Key")) {
 		return nil, errLost
 	}

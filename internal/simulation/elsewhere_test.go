@@ -22,7 +22,7 @@ const (
 
 // drawElsewhere draws whether a seed has such messages.
 func (s *settings) drawElsewhere(d *dice) {
-	s.elsewhere = s.instances > 1 && s.rate == 0 && s.missing.contract == "" &&
+	s.elsewhere = s.instances > 1 && s.missing.contract == "" &&
 		d.drawChance("elsewhere", 0.15)
 }
 

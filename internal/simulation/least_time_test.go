@@ -26,7 +26,7 @@ func (s *settings) drawRetryFor(d *dice) {
 // least time. If both are in one lane, the CMS seems to be the cause, and none of the two becomes
 // dead.
 func (s *settings) drawPair(d *dice) {
-	if s.refused == 0 && s.rate == 0 && d.drawChance("pair", 0.3) {
+	if s.refused == 0 && d.drawChance("pair", 0.3) {
 		s.refused, s.refusal, s.patience = 2, 500, 3*time.Minute
 		s.pairStands = s.retryFor + d.drawBetween("pair stands", 20*time.Second, 40*time.Second)
 	}

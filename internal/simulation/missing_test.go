@@ -118,14 +118,14 @@ func (w *world) fileMissing(ctx context.Context) bool {
 	time.Sleep(w.stand)
 	w.fileAllOf(ctx, first+unsendable, others, "flows", other)
 
-	for end := time.Now().Add(flows + others*w.rate); time.Now().Before(end) &&
+	for end := time.Now().Add(flows); time.Now().Before(end) &&
 		!w.check.isAllTaken(first+unsendable, others); {
 		time.Sleep(50 * time.Millisecond)
 	}
 
 	w.check.checkFlows(first+unsendable, others)
 	w.redeploy(false)
-	limit := returns + claimsLast + w.hosting.cold + 2*unsendable*w.rate
+	limit := returns + claimsLast + w.hosting.cold
 	for end := time.Now().Add(limit); time.Now().Before(end) &&
 		w.check.countWaiting(first, unsendable) > 0; {
 		time.Sleep(50 * time.Millisecond)

@@ -135,6 +135,7 @@ func listProgramMutants() []mutant {
 	all := slices.Concat(mutants, mutantsSeenFromOutside, mutantsOfLarge, mutantsOfMoves,
 		mutantsOfShortPages, mutantsOfKillers, mutantsOfBatches, mutantsOfAudits,
 		mutantsOfGrowth, mutantsOfAhead, mutantsOfLife, mutantsOfChains, mutantsOfFolders,
+		mutantsOfRates,
 		relaneMutants)
 	return slices.DeleteFunc(all, func(m mutant) bool { return m.file == "" })
 }

@@ -526,6 +526,21 @@ var mutantsOfChains = []mutant{
 		"if true {\n\t\tfailure.Unanswered = false", "overlap|duplicate", "30"},
 }
 
+// mutantsOfRates has the mutants that TestRates catches.
+var mutantsOfRates = []mutant{
+	{"slots go by the clock of the process", "limiter/clock.go",
+		"{ return c.low + (c.high-c.low)/2 }", "{ return 0 }", "rate|unused|stuck", "30"},
+	{"slots of a process that died are given again", "limiter/reserve.go",
+		"latest(s.firstFree, s.pausedUntil, now.Add(l.lead))",
+		"latest(s.pausedUntil, now.Add(l.lead))", "rate", "30"},
+	{"two processes reserve the same slots", "limiter/reserve.go",
+		"IfMatch: s.etag", "IfMatch: storage.AnyETag", "rate", "30"},
+	{"a chain counts as one request", "limiter/limiter.go",
+		"if t != nil && t.useFirst(l) {", "if t != nil {", "rate", "30"},
+	{"a process reserves only for requests that wait", "limiter/appetite.go",
+		"a.ahead = min(max(2*a.ahead, a.most/4, 1), a.most)", "a.ahead = 0", "unused", "30"},
+}
+
 func TestMutants_AreCaught(t *testing.T) {
 	for _, m := range slices.Concat(mutants, mutantsSeenFromOutside) {
 		t.Run(m.name, func(t *testing.T) {
@@ -585,6 +600,10 @@ func TestMutants_AreCaughtInFolders(t *testing.T) {
 
 func TestMutants_AreCaughtInWorldsOfChains(t *testing.T) {
 	catchMutants(t, mutantsOfChains, "TestChains", "CHAINS")
+}
+
+func TestMutants_AreCaughtInWorldsOfRates(t *testing.T) {
+	catchMutants(t, mutantsOfRates, "TestRates", "RATES")
 }
 
 // catchMutants checks that a test catches each mutant. The parameter env is the environment

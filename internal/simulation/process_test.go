@@ -15,6 +15,7 @@ import (
 	"weir/internal/drain"
 	"weir/internal/lane"
 	"weir/internal/lease"
+	"weir/internal/limiter"
 	"weir/internal/notify"
 	"weir/internal/recur"
 	"weir/internal/replay"
@@ -67,6 +68,9 @@ type process struct {
 	carrier *replay.Runner
 	audit   *audit.Log // used only in worlds of audits
 	signIn  *signin.Keeper
+	limiter *limiter.Limiter // nil = the world has no rate
+	// the requests of a contract's chain; nil = the world has no chains
+	mostRequests func(contract string) int
 
 	platform
 	decided *decided
@@ -122,10 +126,10 @@ func (s *slot) startProcess() {
 	p.readyAt = time.Now().Add(w.dice.drawBetween(p.name+" ready", 0, w.hosting.cold))
 	p.listening, p.deafen = context.WithCancel(context.Background())
 	p.polling, p.endPolls = context.WithCancel(p.listening)
-	p.signIn = p.newSignIn()
+	p.signIn, p.limiter = p.newSignIn(), p.newLimiter()
 	single, err := steps.New(steps.Config{URL: "http://cms.test/content", Method: "POST",
 		Timeout: w.timeout, Now: p.now,
-		Transport: signin.NewTransport(w.cms.newTransport(p), p.signIn), Secrets: p.signIn.Secrets})
+		Transport: p.newTransport(w.cms.newTransport(p)), Secrets: p.signIn.Secrets})
 	if err != nil {
 		panic(err) // cannot happen: the settings above are valid
 	}
@@ -140,7 +144,7 @@ func (s *slot) startProcess() {
 		Store: p.store, Leases: p.newLeases(), Sender: p.newChainSender(single), Tickets: p.bell,
 		Lease:    w.lease,
 		Settle:   w.settle,
-		Attempts: w.attempts, Rate: w.rate, AtOnce: w.atOnce,
+		Attempts: w.attempts, Limiter: p.limiter, Requests: p.countRequests, AtOnce: w.atOnce,
 		Observer: p.decided, Backoff: w.backoff, Patience: w.patience,
 		RetryFor: func(string) time.Duration { return w.retryFor }, Brake: w.braking.get(),
 		Now:  p.now,
@@ -408,6 +412,7 @@ func (p *process) stopInOrder() {
 	_ = p.runner.Close(ctx)
 	_ = p.carrier.Close(ctx)
 	_ = p.drainer.Close(ctx)
+	p.closeLimiter()
 	_ = p.notify.Close(ctx)
 	_ = p.upkeep.Close(ctx)
 	p.killProcess()
@@ -487,6 +492,7 @@ func (s *slot) endSlot(context.Context) {
 		_ = p.runner.Close(ctx)
 		_ = p.carrier.Close(ctx)
 		_ = p.drainer.Close(ctx)
+		p.closeLimiter()
 		_ = p.notify.Close(ctx)
 		_ = p.upkeep.Close(ctx)
 		cancel()

@@ -38,7 +38,7 @@ type absence struct {
 
 // drawAbsence draws the absence of the CMS. Most seeds have none.
 func (s *settings) drawAbsence(d *dice) {
-	if s.rate > 0 || len(s.backoff.Steps) > 0 || s.missing.contract != "" ||
+	if len(s.backoff.Steps) > 0 || s.missing.contract != "" ||
 		!d.drawChance("absence", 0.12) {
 		return
 	}

@@ -24,7 +24,7 @@ const (
 // drawRefusals draws the settings of the refused messages. Most seeds have none.
 func (s *settings) drawRefusals(d *dice) {
 	s.patience = d.drawBetween("patience", 30*time.Second, 2*time.Minute)
-	if s.rate > 20*time.Millisecond || !d.drawChance("refusals", 0.15) {
+	if !d.drawChance("refusals", 0.15) {
 		return
 	}
 

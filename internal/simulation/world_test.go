@@ -31,8 +31,8 @@ type settings struct {
 	timeout  time.Duration // time limit of one attempt
 	attempts int
 	backoff  drain.Backoff
-	// shortest time between two attempts of a process; 0 = no limit
-	rate time.Duration
+	// largest number of requests of all processes in a second; 0 = no limit
+	rate int
 	// largest number of simultaneous attempts of a process; 0 = no limit
 	atOnce int
 	// probability that an operation of storage has a fault
@@ -195,18 +195,13 @@ func (s *settings) lastStep() time.Duration {
 	return 0
 }
 
-// drawLimits draws one of three settings for some seeds: many messages with a fast CMS, a limit of
-// the rate, or a limit of simultaneous attempts.
+// drawLimits draws one of two settings for some seeds: many messages with a fast CMS, or a limit of
+// simultaneous attempts.
 func (s *settings) drawLimits(d *dice) {
 	switch d.drawBelow("kind", 12) {
 	case 0:
 		s.swift, s.messages, s.keys = true, 150+d.drawBelow("rush", 250),
 			20+d.drawBelow("many keys", 80)
-	case 1, 2:
-		// With several lanes, two lanes could wait until the same nanosecond, and the seed could
-		// not decide which lane sends first.
-		s.rate, s.lanes = d.drawBetween("rate", 20*time.Millisecond, time.Second), 1
-
 	case 3, 4:
 		s.atOnce = 1 + d.drawBelow("at once", 2)
 	}
@@ -246,7 +241,7 @@ type trace struct {
 
 // isTraceWanted reports whether the trace of a run is printed or compared.
 func isTraceWanted() bool {
-	names := []string{"SEED", "REPLAY", "LARGE_TRACE", "MOVES_TRACE", "CHAINS_TRACE", "SHORT_TRACE",
+	names := []string{"SEED", "REPLAY", "LARGE_TRACE", "MOVES_TRACE", "CHAINS_TRACE", "RATES_TRACE", "SHORT_TRACE",
 		"KILLERS_TRACE", "AUDITS_TRACE", "BATCHES_TRACE"}
 	return slices.ContainsFunc(names, func(name string) bool { return os.Getenv(name) != "" })
 }
@@ -426,7 +421,7 @@ func (w *world) liveThrough(ctx context.Context) {
 	w.check.checkAtRest(ctx, w.awaitRest(ctx) && w.fileRefused(ctx) && w.fileBlocker(ctx) &&
 		w.fileMissing(ctx) && w.fileOutdated(ctx) && w.fileAway(ctx) && w.fileElsewhere(ctx) &&
 		w.fileRejected(ctx) &&
-		w.fileLast(ctx) && w.eraseAgain(ctx))
+		w.fileLast(ctx) && w.fileRated(ctx) && w.eraseAgain(ctx))
 
 	w.letDaysPass(ctx)
 	w.endWorld(ctx)

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/cms"
 	"weir/internal/conceal"
 	"weir/internal/signin"
@@ -152,7 +153,7 @@ func (r *signInRun) sendStep(ctx context.Context, st *step) (*answer, error) {
 		return nil, errors.New("the request cannot be made of the answers before it")
 	}
 
-	limited, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+	limited, cancel := clock.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
 	var sent *http.Request
 	resp, failure := cms.Exchange(ctx, limited, r.client,

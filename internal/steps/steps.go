@@ -20,6 +20,7 @@ import (
 	"strings"
 	"time"
 
+	"weir/internal/clock"
 	"weir/internal/cms"
 	"weir/internal/contract"
 	"weir/internal/weir"
@@ -137,6 +138,11 @@ func (s *Sender) currentSecrets() []string {
 	return secrets
 }
 
+// MostRequests returns the largest number of requests of an attempt in which no step is repeated.
+func (s *Sender) MostRequests(contract string) int {
+	return len(cmp.Or(s.chains[contract], s.single).steps)
+}
+
 // Send makes one attempt: it runs the steps of the message's contract, or sends the single request.
 func (s *Sender) Send(ctx context.Context, d weir.Delivery) weir.Result {
 	return s.sendChain(ctx, d, nil)
@@ -146,7 +152,7 @@ func (s *Sender) Send(ctx context.Context, d weir.Delivery) weir.Result {
 func (s *Sender) sendChain(ctx context.Context, d weir.Delivery,
 	rehearsal *cms.Rehearsal) weir.Result {
 	ch := cmp.Or(s.chains[d.Message.Contract], s.single)
-	limited, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	limited, cancel := clock.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	started := s.cfg.Now()
 	r := &run{sender: s, chain: ch, ctx: ctx, limited: limited, delivery: d,

@@ -131,11 +131,9 @@ func (l Lanes) remainingOf(ctx context.Context, number int, c lane.Control) (Rem
 		rest.Until, rest.Reason = pausedFor(c, l.Store.Now())
 	}
 
-	for _, shut := range []time.Time{c.Tail.SettleUntil, c.Tail.NextAllowedAt} {
-		if !shut.IsZero() && shut.Add(lane.ClockSkew).After(l.Store.Now()) &&
-			shut.After(rest.Until) {
-			rest.Until = shut.Add(lane.ClockSkew)
-		}
+	shut := c.Tail.SettleUntil
+	if !shut.IsZero() && shut.Add(lane.ClockSkew).After(l.Store.Now()) && shut.After(rest.Until) {
+		rest.Until = shut.Add(lane.ClockSkew)
 	}
 
 	return rest, nil

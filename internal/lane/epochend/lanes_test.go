@@ -169,8 +169,6 @@ func TestClose_Waits(t *testing.T) {
 		"Held":  {func(*lane.Tail) {}, blockedKey(), 0},
 		"Settling": {func(t *lane.Tail) { t.SettleUntil = timeAfter(10 * time.Second) }, nil,
 			12 * time.Second},
-		"Rate": {func(t *lane.Tail) { t.NextAllowedAt = timeAfter(10 * time.Second) }, nil,
-			12 * time.Second},
 		"HolderDied":   {func(t *lane.Tail) { t.IsOpen = true }, nil, 9 * time.Second},
 		"Log":          {func(t *lane.Tail) { t.Cursor-- }, nil, 0},
 		"UngrantedYet": {func(t *lane.Tail) { t.RequestsSeen-- }, nil, 0},

@@ -122,7 +122,6 @@ const (
 	RefusingSince   Time = "Refusing"
 	ProbedBelow     Int  = "Probed"
 	SettleUntil     Time = "SettleUntil"
-	NextAllowedAt   Time = "RateNext"
 	Holder          Text = "Holder"
 	LastErrorAt     Time = "LastErrorAt"
 	LastDeliveredAt Time = "LastDeliveredAt"

@@ -1,0 +1,106 @@
+package e2e_test
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// strictCMS takes so many requests in any second, by the time at which they arrive, and answers 429
+// to the others. It also keeps a token bucket of the same rate, to compare.
+type strictCMS struct {
+	*httptest.Server
+	limit int
+
+	mu       sync.Mutex
+	arrivals []time.Time // in order
+	refused  []time.Time
+}
+
+func newStrictCMS(t *testing.T, limit int) *strictCMS {
+	t.Helper()
+	c := &strictCMS{limit: limit}
+	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		now := time.Now()
+		_, _ = io.Copy(io.Discard, r.Body)
+		status := c.take(now)
+		time.Sleep(20 * time.Millisecond)
+		w.WriteHeader(status)
+	}))
+	t.Cleanup(c.Close)
+
+	return c
+}
+
+func (c *strictCMS) take(now time.Time) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at, _ := slices.BinarySearchFunc(c.arrivals, now.Add(-time.Second), time.Time.Compare)
+	c.arrivals = append(c.arrivals, now)
+	slices.SortFunc(c.arrivals, time.Time.Compare)
+	if len(c.arrivals)-at > c.limit {
+		c.refused = append(c.refused, now)
+		return http.StatusTooManyRequests
+	}
+
+	return http.StatusOK
+}
+
+// countSince returns the requests since a time, and those of them that were refused.
+func (c *strictCMS) countSince(at time.Time) (all, refused int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, arrival := range c.arrivals {
+		if arrival.After(at) {
+			all++
+		}
+	}
+
+	for _, arrival := range c.refused {
+		if arrival.After(at) {
+			refused++
+		}
+	}
+
+	return all, refused
+}
+
+// TestRate_FourInstancesKeepIt lets four instances with eight lanes use up the rate of a CMS that
+// counts any second. After ten seconds the CMS refuses nothing, and the rate is used. RATE_FOR is
+// the time for which the test measures; the default is 20s.
+func TestRate_FourInstancesKeepIt(t *testing.T) {
+	const limit, warm = 7, 10 * time.Second
+	measured, err := time.ParseDuration(cmp.Or(os.Getenv("RATE_FOR"), "20s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	cms := newStrictCMS(t, limit)
+	s := newSystemIn(t, []string{"WEIR_CMS_URL=" + cms.URL}, 4, "lanes: 1 ", "lanes: 8 ",
+		"timeout: 30s", "rate: 7/s\n  timeout: 30s")
+	messages := int(1.1*limit*(measured+warm).Seconds()) + 8*limit
+	for n := range messages {
+		body, h := versionedArticle(fmt.Sprint("/rate/", n), 1), http.Header{}
+		if status := s.postWith(body, h); status != http.StatusAccepted {
+			t.Fatalf("message %d: got %d, want 202", n, status)
+		}
+	}
+
+	time.Sleep(warm)
+	began := time.Now()
+	time.Sleep(measured)
+	all, refused := cms.countSince(began)
+	used := float64(all) / limit / time.Since(began).Seconds()
+	t.Logf("%d requests in %s, %d refused, %.3f of the limit used", all, measured, refused, used)
+	if refused > 0 || used < 0.85 {
+		t.Errorf("%d requests were refused, and %.3f of the limit was used; "+
+			"want none refused, and 0.85 at least", refused, used)
+	}
+}
