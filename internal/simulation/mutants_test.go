@@ -117,7 +117,7 @@ var mutants = []mutant{
 		"len(group) == 1", "slow|late", "3000@955"},
 	{"no lead, however long storage takes", "drain/due_position.go",
 		"return min(max(l.read.longest()+l.write.longest(), leadMin), leadMax)",
-		"return 0 * leadMin", "late|unfair|slow", "3000@955"},
+		"return 0 * leadMin", "late|unfair|slow", "3000@298"},
 	{"sent messages are not recorded for positions", "drain/due_position.go",
 		"if p.sentBelow == 0 {\n\t\treturn\n", "if true {\n\t\treturn\n", "order", "3000@488"},
 	{"sending one key moves the positions of all", "drain/due_position.go",
@@ -365,7 +365,9 @@ var mutantsOfMoves = []mutant{
 // mutantsOfShortPages has the mutants that TestShortPages catches.
 var mutantsOfShortPages = []mutant{
 	{"the rest of a cut answer of due times is forgotten", "drain/due_cache.go",
-		"horizon = p.dues[len(p.dues)-1].At", "horizon = time.Time{}", "stuck|rows", "200@150"},
+		"c.isLoaded, c.hasMore, c.kept, c.firstUndecided = true, p.more, len(c.times), nil",
+		"c.isLoaded, c.hasMore, c.kept, c.firstUndecided = true, false, len(c.times), nil",
+		"stuck|rows", "200@150"},
 }
 
 // mutantsOfKillers has the mutants that TestKillers catches.
