@@ -361,13 +361,14 @@ func TestEncodings_Names(t *testing.T) {
 		"ibm00858":     "cp858 IBM00858 CCSID00858 858",
 		"ibm866":       "cp866 866 IBM866",
 		"macintosh":    "mac macroman x-mac-roman MacRoman mac_roman",
-		"shift_jis":    "Shift_JIS shift-jis sjis x-sjis MS_Kanji ms932 cp932 windows-31j Windows-932 csWindows31J csShiftJIS",
-		"euc-jp":       "EUC_JP eucjp x-euc-jp ujis csEUCPkdFmtJapanese cp51932",
-		"iso-2022-jp":  "ISO2022JP iso2022_jp csISO2022JP",
-		"gbk":          "GB2312 gb_2312-80 csGB2312 euc-cn EUC_CN x-euc-cn chinese cp936 MS936 windows-936 x-gbk",
-		"gb18030":      "GB18030 gb18030-2000",
-		"big5":         "Big5 big5-eten cn-big5 csBig5 cp950 ms950 x-windows-950 Big5-HKSCS big5_hkscs",
-		"euc-kr":       "EUC_KR ks_c_5601-1987 KSC5601 ks_x_1001 korean cp949 MS949 uhc windows-949 csKSC56011987",
+		"shift_jis": "Shift_JIS shift-jis sjis x-sjis MS_Kanji ms932 cp932 windows-31j " +
+			"Windows-932 csWindows31J csShiftJIS",
+		"euc-jp":      "EUC_JP eucjp x-euc-jp ujis csEUCPkdFmtJapanese cp51932",
+		"iso-2022-jp": "ISO2022JP iso2022_jp csISO2022JP",
+		"gbk":         "GB2312 gb_2312-80 csGB2312 euc-cn EUC_CN x-euc-cn chinese cp936 MS936 windows-936 x-gbk",
+		"gb18030":     "GB18030 gb18030-2000",
+		"big5":        "Big5 big5-eten cn-big5 csBig5 cp950 ms950 x-windows-950 Big5-HKSCS big5_hkscs",
+		"euc-kr":      "EUC_KR ks_c_5601-1987 KSC5601 ks_x_1001 korean cp949 MS949 uhc windows-949 csKSC56011987",
 	} {
 		for name := range strings.FieldsSeq(names) {
 			if got, ok := encodingName(name); !ok || got != want {

@@ -59,7 +59,8 @@ func FuzzRedact(f *testing.F) {
 	f.Add("text/xml", []byte("<?xml version='1.0' encoding='Shift_JIS'?><r><t>\x83\x5c</t><s>\x83\x5c</s></r>"))
 	f.Add("text/xml; charset=iso-2022-jp",
 		[]byte("\x1b(J<r><s>\x1b(B~\x1b$B9A\x1b(B</s><t>~\x1b$B9A\x1b(B</t></r>\x1b(B"))
-	f.Add("text/xml; charset=utf-16le", []byte("<\x00r\x00>\x00<\x00s\x00>\x00a\x00<\x00/\x00s\x00>\x00<\x00/\x00r\x00>\x00"))
+	f.Add("text/xml; charset=utf-16le",
+		[]byte("<\x00r\x00>\x00<\x00s\x00>\x00a\x00<\x00/\x00s\x00>\x00<\x00/\x00r\x00>\x00"))
 	f.Add("text/xml", []byte("<!DOCTYPE r SYSTEM 'a'><x:r xmlns:x='u'><x:s><![CDATA[a]]>&amp;</x:s></x:r>"))
 	set, err := New([]Definition{{Name: "r", Root: "r", Redact: []string{".//s", ".//@s"}}},
 		Limits{MaxBody: 1 << 12})
@@ -143,7 +144,8 @@ func treeOf(t *testing.T, contentType string, body []byte) Tree {
 func FuzzPaths(f *testing.F) {
 	for _, path := range []string{"./t", ".//t[@a='1']/../s", "./t[.='a'][2]", "//x:s/@x:y",
 		"./{u}s[text()]", "./t[ s = \"a\" ]", "./*[namespace-uri()='u']", "./t[-1]/.."} {
-		f.Add(path, "has('"+strings.ReplaceAll(path, "'", `\'`)+"')", "<r xmlns:x='u'><t a='1'>a<s>b</s></t><x:s x:y='2'/></r>")
+		f.Add(path, "has('"+strings.ReplaceAll(path, "'", `\'`)+"')",
+			"<r xmlns:x='u'><t a='1'>a<s>b</s></t><x:s x:y='2'/></r>")
 	}
 
 	f.Fuzz(func(t *testing.T, path, condition, document string) {
