@@ -194,7 +194,8 @@ func (s *session) serveRequests(ctx context.Context) error {
 }
 
 // untilOpen returns how long the session waits, at most, before it chooses a message. It may have
-// to wait for the end of a pause, or for a read of due times. isLong means that the pause is so long that the holder leaves the lane.
+// to wait for the end of a pause, or for a read of due times. isLong means that the pause is so long
+// that the holder leaves the lane.
 func (s *session) untilOpen() (wait time.Duration, isLong bool) {
 	if s.due.hasToReadFirst() {
 		return controlInterval, false

@@ -19,8 +19,9 @@ type Config struct {
 	Timeout   time.Duration // timeout of an attempt
 }
 
-// Check returns an error with a weir.SettingProblem for each value outside of its range. It does not check Timeout, which is
-// the value of the setting delivery.timeout: the code that reads the settings checks Timeout.
+// Check returns an error with a weir.SettingProblem for each value outside of its range. It does
+// not check Timeout, which is the value of the setting delivery.timeout: the code that reads the
+// settings checks Timeout.
 func (c Config) Check() error {
 	var problems []error
 	must := func(ok bool, path, format string, args ...any) {
