@@ -448,3 +448,37 @@ func TestDrainer_DueMessageGoesNext(t *testing.T) {
 		})
 	}
 }
+
+// The holder leaves in the middle of a crowd of due messages: some of them have no position yet,
+// and messages of other keys that were accepted later were sent. The next holder must not put a due
+// message behind messages of its key that were accepted later and were not sent.
+func TestDrainer_HandOverInACrowdOfDueMessages(t *testing.T) {
+	simulate(t, func(t *testing.T, w *world) {
+		w.cms.setAnswer(answerAfter(20*time.Millisecond, 200))
+		at := time.Now().Add(2 * time.Second)
+		w.postCrowd(300, func(i int, m *weir.Message) { m.DueAt = at })
+		w.post("late", "due", withDueTime(at.Add(time.Millisecond)))
+		p := w.start()
+		p.Wake(0)
+		w.lanes.Appender.OnFiled, w.lanes.Appender.OnWake = p.OfferAppended, p.WakeOffered
+
+		time.Sleep(2100 * time.Millisecond)
+		w.post("late", "newer")
+		for i := range 20 {
+			w.post(fmt.Sprint("plain", i), "plain")
+		}
+		time.Sleep(1500 * time.Millisecond)
+		if tail := w.control().Tail; len(w.listDelivered("plain0")) == 0 ||
+			len(w.listDelivered("late")) != 0 {
+			t.Fatalf("delivered %d, want a plain message, and none of the key",
+				tail.Counts.Delivered)
+		}
+
+		p.close(t)
+		w.start().Wake(0)
+		w.waitUntilEmpty(time.Minute)
+		if got := w.listDelivered("late"); !slices.Equal(got, []string{"due", "newer"}) {
+			t.Errorf("delivered %v, want [due newer]", got)
+		}
+	})
+}

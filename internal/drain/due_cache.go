@@ -273,16 +273,16 @@ const maxPrefetchedBody = 256 << 10
 type dueRead struct {
 	control lane.Control
 	askedAt time.Time
-	// when the read began, all sent messages had lower sequence numbers; 0 = not known
-	low     int64
+	low     int64 // duePositions.searchFrom when the read began
+
 	entries []readyMessage
 	gone    []lane.DueTime // due times of messages that were cancelled or rescheduled
 	took    time.Duration  // duration of the read, without the search for positions
 	err     error
 }
 
-// readDue reads due messages, and finds their positions. The parameter low is the present value of
-// duePositions.sentBelow: all messages that were sent have lower sequence numbers; 0 = not known.
+// readDue reads due messages, and finds their positions. The parameter low is the present result
+// of duePositions.searchFrom.
 func readDue(ctx context.Context, scope laneScope, positions *duePositions, dues []lane.DueTime,
 	low int64, room *memoryRoom,
 ) dueRead {

@@ -434,7 +434,7 @@ func (m *dueMover) startReads(ctx context.Context) {
 
 // startRead begins to read the messages with the given due times, and to find their positions.
 func (m *dueMover) startRead(ctx context.Context, dues []lane.DueTime) {
-	answer, low, room := make(chan dueRead, 1), m.positions.sentBelow, m.keys.leftRoom()
+	answer, low, room := make(chan dueRead, 1), m.positions.searchFrom(), m.keys.leftRoom()
 	room.bytes /= maxDueReads // up to maxDueReads reads share the room in memory
 	m.moves.reading = append(m.moves.reading, answer)
 	go func() {

@@ -21,7 +21,9 @@ import (
 //
 // A position is never before a log message of its key that may have been sent already. While due
 // messages wait for their positions, messages of other keys are sent. So the holder then records
-// for each key how far it has sent. The next holder only knows how far the lane was sent.
+// for each key how far it has sent. The next holder learns from tail how far the lane was sent, and
+// from the log which messages before that were not (session.loadUnsent). After a crash it puts a
+// late message at the end of the log.
 
 const (
 	// acceptTimesPage is the number of messages in one read of acceptance times.
@@ -42,6 +44,11 @@ type duePositions struct {
 	// by key hash: all messages of the key that this session sent while due messages waited have
 	// lower sequence numbers
 	sentOf map[string]int64
+	// by key hash: the first log message below sentBelow that the former holder left unsent,
+	// because the messages of its key waited for a due one
+	unsent map[string]int64
+	// all messages of "unsent" have this sequence number or a greater one
+	unsentFrom int64
 	// all messages that this session sent have lower sequence numbers; 0 = it sent none
 	sentHere int64
 }
@@ -102,7 +109,7 @@ func (a *acceptTimes) addPage(seq int64, found []*lane.Entry) {
 // findPositions sets logPos of each entry: the sequence number of the first log message that goes
 // after the entry. If the entry's due time has not passed, logPos is the end of the log. If the due
 // time has passed, logPos can be lower, but never below read.low, because log messages below
-// read.low may have been sent. If read.low is 0, it is not known which messages were sent, and
+// read.low may have been sent; see searchFrom. If read.low is 0, it is not known which messages were sent, and
 // logPos is always the end of the log.
 func (p *duePositions) findPositions(ctx context.Context, read *dueRead) error {
 	low, end, now := read.low, read.control.Head.Next, p.now()
@@ -164,10 +171,33 @@ func (p *duePositions) limitSent(control lane.Control) {
 	}
 }
 
+// addUnsent records that the former holder left a message of the log unsent. Messages are added in
+// the order of their sequence numbers.
+func (p *duePositions) addUnsent(e *lane.Entry) {
+	if p.unsent == nil {
+		p.unsent, p.unsentFrom = map[string]int64{}, e.Seq()
+	}
+	if _, isKnown := p.unsent[e.KeyHash()]; !isKnown {
+		p.unsent[e.KeyHash()] = e.Seq()
+	}
+}
+
+// searchFrom returns the lowest sequence number that a position can have; 0 = not known.
+func (p *duePositions) searchFrom() int64 {
+	if p.unsent == nil {
+		return p.sentBelow
+	}
+	return min(p.sentBelow, p.unsentFrom)
+}
+
 // sentBelowOf returns a sequence number: all messages of the key that were sent have lower ones;
 // 0 = not known.
 func (p *duePositions) sentBelowOf(keyHash string) int64 {
-	return max(p.sentBelow, p.sentOf[keyHash])
+	below := p.sentBelow
+	if unsent, ok := p.unsent[keyHash]; ok {
+		below = min(below, unsent)
+	}
+	return max(below, p.sentOf[keyHash])
 }
 
 // sentBelowAll returns sentBelow for the next holder: all messages that were sent have lower
@@ -195,7 +225,7 @@ func (p *duePositions) recordSending(e *lane.Entry, hasDue bool) {
 	}
 
 	if !hasDue || len(p.sentOf) >= maxSentKeys {
-		p.sentBelow, p.sentOf = max(p.sentBelow, p.sentHere), nil
+		p.sentBelow, p.sentOf, p.unsent = max(p.sentBelow, p.sentHere), nil, nil
 		return
 	}
 

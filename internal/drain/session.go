@@ -126,11 +126,44 @@ func (s *session) load(ctx context.Context, t lane.Tail, hasCrashed bool) error 
 		s.keys.loadBlocks(blocks, s.missing.adopt, s.braked.adoptBlock)
 	}
 
+	if err := s.loadUnsent(ctx, t); err != nil {
+		return err
+	}
+
 	if err := s.attempter.history.loadTracked(ctx, t); err != nil {
 		return err
 	}
 
 	s.isLoaded = true
+
+	return nil
+}
+
+// loadUnsent finds the log messages that the former holder passed over, because the messages of
+// their keys waited for a due one. Otherwise the due message would get a position behind them, and
+// would overwrite their newer content.
+func (s *session) loadUnsent(ctx context.Context, t lane.Tail) error {
+	if t.NextDueAt.IsZero() || t.NextDueAt.After(s.now()) {
+		return nil
+	}
+
+	for seq := t.Cursor; seq < t.SentBelow; {
+		entries, err := s.store.ScanLog(ctx, s.lane, seq, int(min(farRows, t.SentBelow-seq)))
+		if err != nil {
+			return err
+		}
+
+		if len(entries) == 0 {
+			return nil // the read of the log reports the missing row
+		}
+
+		for _, e := range entries {
+			if !e.Stage.Final() && !e.IsHeld && e.Stage != weir.Scheduled {
+				s.due.positions.addUnsent(e)
+			}
+		}
+		seq = entries[len(entries)-1].Seq() + 1
+	}
 
 	return nil
 }
