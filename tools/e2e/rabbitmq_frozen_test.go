@@ -14,7 +14,6 @@ import (
 // lost, written twice, or overtaken by a later one of its key; and the first consumer takes part
 // again when the second one ends.
 func TestRabbitMQ_ConsumerFrozenInABurst(t *testing.T) {
-	t.Parallel()
 	const versions = 250
 	s := newBareSystemAt(t, time.Millisecond)
 	s.app = s.stageApp()
