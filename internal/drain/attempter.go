@@ -85,16 +85,14 @@ func (a *attempter) sendMessage(ctx context.Context, c *candidate) (weir.Result,
 	attempt, end, err := a.slots.begin(ctx)
 	switch {
 	case limiter.IsNoSlot(err):
-		return weir.Result{Outcome: weir.OutcomeNone, Reason: "other requests took its slots",
-			StartedAt: a.now()}, nil
+		return a.postpone("other requests took its slots"), nil
 	case err != nil:
 		return weir.Result{}, err
 	}
 	defer end()
 
 	if may, err := a.host.canSend(ctx, e); err != nil || !may {
-		return weir.Result{Outcome: weir.OutcomeNone, Reason: "it was paused", StartedAt: a.now()},
-			err
+		return a.postpone("it was paused"), err
 	}
 
 	if !a.isTrusted() {
@@ -103,8 +101,7 @@ func (a *attempter) sendMessage(ctx context.Context, c *candidate) (weir.Result,
 	}
 
 	if a.drainer.isPastDeadline() {
-		return weir.Result{Outcome: weir.OutcomeNone, Reason: "there was no time left for it",
-			StartedAt: a.now()}, nil
+		return a.postpone("there was no time left for it"), nil
 	}
 
 	sent := make(chan weir.Result, 1)
@@ -119,6 +116,11 @@ func (a *attempter) sendMessage(ctx context.Context, c *candidate) (weir.Result,
 var reasonPoison = fmt.Sprintf(
 	"processes ended %d times in a row while this message was being delivered, "+
 		"and no attempt came to its end; it need not be the cause", cautiousAfter)
+
+// postpone returns the result of an attempt that did not begin. It uses up no turn of the key.
+func (a *attempter) postpone(reason string) weir.Result {
+	return weir.Result{Outcome: weir.OutcomeNone, Reason: reason, Unsent: true, StartedAt: a.now()}
+}
 
 // rejectUnsent returns the result of a message that is rejected because it cannot be sent.
 func (a *attempter) rejectUnsent(reason string) weir.Result {

@@ -422,7 +422,7 @@ func (j *journal) isFull() bool { return j.countPending() >= maxParked }
 // Observer gets the events of this process's drains, for metrics. Its methods are called
 // concurrently, and must return at once, because deliveries wait for them.
 type Observer interface {
-	// Attempted is called after each attempt, even if the attempt ended before a request was sent.
+	// Attempted is called after each attempt that has begun, even if it sent no request.
 	// outcome is the outcome that counts for the message. It can differ from r.Outcome, for example
 	// if the CMS refuses all messages.
 	Attempted(lane int, m *weir.Message, r weir.Result, outcome weir.Outcome)

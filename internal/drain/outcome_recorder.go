@@ -38,7 +38,11 @@ func (o *outcomeRecorder) recordOutcome(ctx context.Context, c *candidate, resul
 	outcome weir.Outcome,
 ) error {
 	number := c.entry.AttemptCount + 1
-	o.observer.Attempted(o.lane, &c.entry.Message, result, outcome)
+	hasBegun := outcome != weir.OutcomeNone || !result.Unsent
+	if hasBegun {
+		o.observer.Attempted(o.lane, &c.entry.Message, result, outcome)
+	}
+
 	change, err := o.buildChange(c, result, outcome)
 	o.logAttempt(ctx, c.entry, number, result, outcome)
 	if err != nil {
@@ -50,7 +54,8 @@ func (o *outcomeRecorder) recordOutcome(ctx context.Context, c *candidate, resul
 		c.entry.Message.Body = nil
 	}
 
-	o.journal.record(change, outcome != weir.OutcomeDelivered || o.guard.isCautious())
+	o.journal.record(change,
+		hasBegun && outcome != weir.OutcomeDelivered || o.guard.isCautious())
 
 	return o.guard.countMessage(ctx)
 }
