@@ -140,7 +140,8 @@ func (c *dueCache) addDue(m lane.DueMessage) {
 
 	c.times = slices.Insert(c.times, i, d)
 	c.putKey(m)
-	if most := max(duePageRows, c.kept); len(c.times) > most {
+	// While a read is under way, nothing is cut off: the page of the read begins behind the last one.
+	if most := max(duePageRows, c.kept); len(c.times) > most && c.reading == nil {
 		for _, later := range c.times[most:] {
 			delete(c.keys, later)
 		}

@@ -48,3 +48,27 @@ func TestDueCache_KeepsATimeToReadTheRest(t *testing.T) {
 		})
 	}
 }
+
+// While a read of further due times is under way, the log can bring an earlier one. The cache then
+// still has the due time behind which the page of the read begins: neither the cache nor the page
+// would have it otherwise, and its message would stay scheduled.
+func TestDueCache_CutsNothingOffDuringARead(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2030, 1, 31, 8, 0, 0, 0, time.UTC)
+	var known []lane.DueTime
+	for i := range duePageRows {
+		known = append(known, lane.DueTime{At: at.Add(time.Duration(i)), Seq: int64(i + 2)})
+	}
+
+	c := dueCache{nextAt: at}
+	c.takePage(duePage{dues: asUnknown(known), more: true})
+	last := c.lastRead()
+	c.beginLoad(make(chan duePage))
+	c.addDue(lane.DueMessage{DueTime: lane.DueTime{At: at.Add(-time.Second), Seq: 1}})
+	c.takePage(duePage{after: last})
+
+	if got := c.times[len(c.times)-1]; got != last || len(c.times) != duePageRows+1 {
+		t.Errorf("got %v as the last of %d due times, want %v of %d", got, len(c.times), last,
+			duePageRows+1)
+	}
+}
