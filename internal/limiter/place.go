@@ -29,7 +29,12 @@ func (p *Place) Ask(requests int) time.Duration {
 	defer l.startReserving()
 
 	if p.needs == 0 {
-		l.places, p.askedAt = append(l.places, p), now
+		p.askedAt = now
+	}
+
+	// The place is also gone if the end of Begin's wait came together with a slot.
+	if !slices.Contains(l.places, p) {
+		l.places = append(l.places, p)
 	}
 
 	p.needs = max(1, requests)

@@ -285,7 +285,7 @@ func (l *Limiter) recordReservation(s state, slots []time.Time, taken news, err 
 		return
 	}
 
-	l.pace = s.pace
+	l.adoptPace(s.pace)
 	if l.isAlone {
 		l.own = s
 	}
@@ -310,13 +310,18 @@ func (l *Limiter) readRow() (state, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.isAlone = s.etag == l.lastETag
-	local := l.news.pausedUntil
-	l.pace = s.pace
-	if !local.IsZero() {
-		l.pace.pausedUntil = latest(l.pace.pausedUntil, l.clock.toStorage(local))
-	}
+	l.adoptPace(s.pace)
 
 	return s, nil
+}
+
+// adoptPace takes over the pace of the row, and keeps a pause of which the row does not know yet.
+// The caller holds mu.
+func (l *Limiter) adoptPace(stored pace) {
+	l.pace = stored
+	if local := l.news.pausedUntil; !local.IsZero() {
+		l.pace.pausedUntil = latest(l.pace.pausedUntil, l.clock.toStorage(local))
+	}
 }
 
 // planSlots decides which slots to reserve, and changes the row accordingly. It takes over the news
