@@ -19,6 +19,7 @@ import (
 type condition struct {
 	attribute, child *xmlName             // nil, except of the one that is compared
 	ofElement        func(element) string // nil, or the value of the element itself
+	isOfText         bool                 // the text of the element itself is compared
 	value            *string              // nil = no ='x'
 }
 
@@ -31,10 +32,7 @@ type element struct {
 	spaces namespaces
 }
 
-func trimmedText(e element) string { return trimSpace(textOf(e.Element)) }
-
 var conditionFunctions = map[string]func(element) string{
-	"text":             trimmedText,
 	"local-name":       func(e element) string { return e.Tag },
 	"name":             func(e element) string { return e.FullTag() },
 	"namespace-prefix": func(e element) string { return e.Space },
@@ -64,13 +62,15 @@ func compileCondition(given string) (*condition, error) {
 
 	isCall, isAttribute, isPlain := m[4] != "", m[1] != "", m[1]+m[2] == ""
 	switch {
+	case isCall && isPlain && name.local == "text":
+		c.isOfText = true
 	case isCall && isPlain && conditionFunctions[name.local] != nil:
 		c.ofElement = conditionFunctions[name.local]
 	case isCall:
 		return nil, fmt.Errorf("[%s] has an unknown function: text(), local-name(), name(), "+
 			"namespace-prefix() and namespace-uri() are known", given)
 	case name.local == "." && isPlain && c.value != nil:
-		c.ofElement = trimmedText
+		c.isOfText = true
 	case name.local == ".":
 		return nil, fmt.Errorf("[%s] is no condition: write [.='x']", given)
 	case isAttribute:
@@ -98,7 +98,7 @@ func (c *condition) holds(e element) bool {
 	case c.attribute != nil:
 		for _, a := range e.Attr {
 			if a.Key == c.attribute.local && a.Space == c.attribute.prefix &&
-				c.isValue(func() string { return trimSpace(a.Value) }) {
+				(c.value == nil || trimSpace(a.Value) == *c.value) {
 				return true
 			}
 		}
@@ -108,11 +108,15 @@ func (c *condition) holds(e element) bool {
 			inner, isElement := token.(*etree.Element)
 			if isElement && inner.Tag == c.child.local &&
 				(c.child.prefix == "" || c.child.prefix == inner.Space) &&
-				c.isValue(func() string { return trimmedText(element{inner, e.spaces}) }) {
+				(c.value == nil || hasText(inner, *c.value)) {
 				return true
 			}
 		}
 
+	case c.isOfText && c.value == nil:
+		return !hasText(e.Element, "")
+	case c.isOfText:
+		return hasText(e.Element, *c.value)
 	case c.value == nil:
 		return c.ofElement(e) != ""
 	default:
@@ -122,5 +126,44 @@ func (c *condition) holds(e element) bool {
 	return false
 }
 
-// isValue reports whether a value is the one of the condition, which can be any.
-func (c *condition) isValue(read func() string) bool { return c.value == nil || read() == *c.value }
+// hasText reports whether the trimmed text of an element is wanted, which is trimmed, too. It copies
+// no text, and stops at the first difference: a document can nest elements deeply, and a condition
+// can look at each of them.
+func hasText(e *etree.Element, wanted string) bool {
+	rest, hasBegun := wanted, false
+	isSame := walkText(e, func(text string) bool {
+		if !hasBegun {
+			text = strings.TrimLeft(text, xmlSpace)
+			hasBegun = text != ""
+		}
+
+		n := min(len(text), len(rest))
+		if text[:n] != rest[:n] {
+			return false
+		}
+
+		rest = rest[n:]
+		return strings.TrimLeft(text[n:], xmlSpace) == ""
+	})
+
+	return isSame && rest == ""
+}
+
+// walkText calls visit with each text in an element and in all elements inside, in the order of the
+// document. It returns false as soon as visit does.
+func walkText(e *etree.Element, visit func(text string) bool) bool {
+	for _, child := range e.Child {
+		switch c := child.(type) {
+		case *etree.CharData:
+			if !visit(c.Data) {
+				return false
+			}
+		case *etree.Element:
+			if !walkText(c, visit) {
+				return false
+			}
+		}
+	}
+
+	return true
+}

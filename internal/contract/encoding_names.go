@@ -93,6 +93,10 @@ func encodingName(given string) (name string, isKnown bool) {
 		return canonical, true
 	}
 
+	if name, isKnown = nameInTables(squeezed); isKnown {
+		return name, true
+	}
+
 	for _, n := range numbered {
 		if number, ok := strings.CutPrefix(squeezed, n.start); ok && isDigits(number) {
 			if name, isKnown = nameInTables(n.canonical + number); isKnown {

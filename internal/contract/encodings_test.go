@@ -342,7 +342,7 @@ func TestEncodings_Names(t *testing.T) {
 		"utf-16be":     "UTF-16BE utf_16_be X-UTF-16BE UnicodeBig unicodeFFFE",
 		"us-ascii":     "ASCII us-ascii us_ascii ANSI_X3.4-1968 iso-ir-6 ISO646-US IBM367 csASCII",
 		"iso-8859-1":   "ISO-8859-1 iso8859-1 ISO8859_1 8859_1 latin1 latin-1 l1 cp819 IBM819 iso-ir-100 csISOLatin1",
-		"iso-8859-2":   "iso8859-2 latin2 l2 ISO_8859-2:1987 iso-ir-101",
+		"iso-8859-2":   "iso8859-2 latin2 latin-2 latin_2 l2 ISO_8859-2:1987 iso-ir-101",
 		"iso-8859-5":   "cyrillic ISO8859_5 csISOLatinCyrillic",
 		"iso-8859-6":   "arabic ASMO-708 iso-8859-6-e ISO-8859-6-I",
 		"iso-8859-7":   "greek greek8 ECMA-118 ELOT_928",

@@ -185,7 +185,10 @@ func compileFilter(given string) (f filter, err error) {
 // trimSpace removes XML's white space around a value. It keeps any other space, because the CMS
 // reads such space as a part of the value: two keys that differ only in such a space are different
 // keys.
-func trimSpace(value string) string { return strings.Trim(value, " \t\r\n") }
+func trimSpace(value string) string { return strings.Trim(value, xmlSpace) }
+
+// xmlSpace has the white space of XML.
+const xmlSpace = " \t\r\n"
 
 // placedValue is a selected value with its place in the document.
 type placedValue struct {
