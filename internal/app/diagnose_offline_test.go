@@ -21,8 +21,10 @@ contracts:
 		"Good": {good, ""},
 		"Setting": {strings.Replace(good, "delivery:", "leases: 1s\ndelivery:", 1),
 			`unknown field "leases"`},
-		"Value":    {strings.Replace(good, "delivery:", "lease: 1s\ndelivery:", 1), "lease is 1s"},
-		"Contract": {strings.Replace(good, "./@id", "\"./[\"", 1), "brackets"},
+		"Value":            {strings.Replace(good, "delivery:", "lease: 1s\ndelivery:", 1), "lease is 1s"},
+		"Contract":         {strings.Replace(good, "./@id", "\"./[\"", 1), "brackets"},
+		"FieldOfAVariable": {strings.Replace(good, "url:", "urls:", 1), `unknown field "urls"`},
+		"OpenGroup":        {strings.Replace(good, "} }", "}", 1), "must be specified"},
 		"Header": {strings.Replace(good, "X-Key", "Weir-Key", 1),
 			"Weir-Key comes from the message"},
 	} {

@@ -38,7 +38,7 @@ type Delivery struct {
 	// Brake is the number of keys whose messages die of the same rejection until further ones wait.
 	Brake int `yaml:"brake"`
 
-	// largest rate of this instance's attempts, over all lanes
+	// largest rate of requests to the CMS, over all lanes and instances
 	Rate Rate `yaml:"rate"`
 	// largest number of this instance's attempts at a time; 0 = one per lane
 	MaxConcurrent int `yaml:"maxConcurrent"`

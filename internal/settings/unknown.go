@@ -98,10 +98,10 @@ func newUnknownKeyError(key *token.Token, group reflect.Type) error {
 			return len(other) < len(name)-1 // such a name differs by more than a slip
 		})
 		if hint := steps.SuggestName(name, names); hint != "" && !slices.Contains(all, name) {
-			return newProblemAt(key, "", "unknown field %q%s", name, hint)
+			return newProblemAt(key, "", "unknown field %q%s", name, hint).OfText()
 		}
 	}
 
 	return newProblemAt(key, "", "unknown field %q; known here: %s", name,
-		strings.Join(near, ", "))
+		strings.Join(near, ", ")).OfText()
 }

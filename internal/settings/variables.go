@@ -133,10 +133,12 @@ func (s *Settings) describeYAMLError(err error, hint string) error {
 	var placed yaml.Error
 	if errors.As(err, &placed) && placed.GetToken() != nil {
 		return newProblemAt(placed.GetToken(), "", "%s",
-			markReverser.Replace(placed.GetMessage())+hint)
+			markReverser.Replace(placed.GetMessage())+hint).OfText()
 	}
 
-	return &weir.SettingProblem{File: s.FileName, Message: markReverser.Replace(err.Error()) + hint}
+	problem := &weir.SettingProblem{File: s.FileName,
+		Message: markReverser.Replace(err.Error()) + hint}
+	return problem.OfText()
 }
 
 // keyOfContract matches the path of a contract's key, which is one path or a list of paths.
