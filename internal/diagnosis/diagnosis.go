@@ -207,10 +207,6 @@ func withoutVariables(wrong error, env func(string) string) error {
 // HideSecrets hides the secrets of the settings, the proxies and the sign-in in a finding. An error
 // of a library can quote an address with its password.
 func (s *System) HideSecrets(f *Finding) {
-	if s.Settings.File == nil {
-		return // weir.yaml could not be read, so no secret is known
-	}
-
 	base, err := url.Parse(s.Settings.Delivery.URL)
 	if err != nil {
 		base = &url.URL{}

@@ -66,7 +66,12 @@ func (c anchorCollector) Visit(n ast.Node) ast.Visitor {
 }
 
 // Secrets returns the values of the environment variables that the compiled settings use.
-func (f *File) Secrets() []string { return f.secrets }
+func (f *File) Secrets() []string {
+	if f == nil {
+		return nil
+	}
+	return f.secrets
+}
 
 // place is a position in the file, with the name of the setting there.
 type place struct {
