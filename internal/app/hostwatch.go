@@ -23,6 +23,9 @@ func (s *Server) leaveLanes(ctx context.Context) {
 	}
 
 	s.log.Info("handler: the host stops, lanes are handed over")
+	if s.crashGuard != nil {
+		s.crashGuard.Stop()
+	}
 
 	startedAt := time.Now()
 	s.running.Load().tickets.Leave()

@@ -1,3 +1,5 @@
+//go:build !race || long
+
 package app
 
 import (

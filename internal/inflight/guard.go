@@ -80,6 +80,10 @@ func NewGuard(file File, writtenAt time.Time, now func() time.Time,
 			one.deaths, one.diedAt, one.isRunning = one.deaths+1, writtenAt, false
 		}
 
+		if one.diedAt.After(now()) {
+			one.diedAt = now() // the clock was set back since
+		}
+
 		if one.key == "" || one.deaths == 0 || now().Sub(one.diedAt) > forgetAfter {
 			one = row{}
 		}
@@ -201,7 +205,7 @@ func (g *Guard) mark(key string) (unmark func()) {
 func (g *Guard) unmark(key string, one *request) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if one.running--; one.running > 0 || g.isStopped {
+	if one.running--; one.running > 0 {
 		return
 	}
 
