@@ -257,8 +257,6 @@ var mutants = []mutant{
 	{"a lane that a crashed holder left at rest stays with it", "drain/lane_worker.go",
 		"case t.isAbandoned(control.Tail, now):", "case false && t.isAbandoned(control.Tail, now):",
 		"unfair", "1@103363"},
-	{"a closed process joins no drain", "drain/drainer.go", "t = d.startedWorkerOf(number)\n\t}",
-		"return Report{State: Idle}\n\t}", "spins", "1@5005301"},
 	{"the token of the sign-in is no secret", "cms/secrets.go", "if s.current != nil {",
 		"if false {", "secret", ""},
 	{"the texts of answers are not decoded", "conceal/decode.go", "if !d.decodeAll() {",

@@ -294,7 +294,7 @@ func runSeed(t *testing.T, seed uint64, mutant string) outcome {
 func runSettings(t *testing.T, seed uint64, mutant string, draw func(*dice) settings) (o outcome) {
 	var history *linear.History
 	d := newDice(seed)
-	defer watchForSpin(seed, d, spinLimitOf(mutant))()
+	defer watchForSpin(seed, d, spinLimit)()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{settings: draw(d), dice: d, posts: newPosts(), over: make(chan struct{}),
 			started: time.Now()}
@@ -321,17 +321,8 @@ func runSettings(t *testing.T, seed uint64, mutant string, draw func(*dice) sett
 
 // spinLimit is the longest real time for which a run is allowed to draw nothing from its seed. A
 // running world draws thousands of times per second. A loaded machine slows it, but not by that
-// much. A mutant that must spin has a shorter limit, because its run ends only by this limit.
-const spinLimit, spinLimitOfMutant = time.Minute, 20 * time.Second
-
-// spinLimitOf returns the limit for a run with this mutant; an empty name means no mutant.
-func spinLimitOf(name string) time.Duration {
-	if slices.ContainsFunc(mutants,
-		func(m mutant) bool { return m.name == name && m.caught == "spins" }) {
-		return spinLimitOfMutant
-	}
-	return spinLimit
-}
+// much.
+const spinLimit = time.Minute
 
 // watchForSpin detects a goroutine that loops without a pause. During such a loop, virtual time
 // does not advance, so the run would never end. If the world draws nothing for the limit,
