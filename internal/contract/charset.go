@@ -180,7 +180,7 @@ func findEncoding(head []byte, charset string) (found documentStart, err error) 
 	return found, err
 }
 
-// describeBytes returns what the bytes of a document are, whose label says UTF-16.
+// describeBytes describes the bytes of a document with the label UTF-16, for a refusal.
 func describeBytes(head []byte) string {
 	for len(head) > 0 {
 		r, size := utf8.DecodeRune(head)

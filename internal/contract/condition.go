@@ -17,7 +17,7 @@ import (
 // with the text of all elements inside, and an attribute without a prefix in no namespace. In etree's
 // filters, the text of an element ends at its first inner element.
 type condition struct {
-	attribute, child *xmlName             // nil, except of the one that is compared
+	attribute, child *xmlName             // one is not nil if an attribute or a child is compared
 	ofElement        func(element) string // nil, or the value of the element itself
 	isOfText         bool                 // the text of the element itself is compared
 	value            *string              // nil = no ='x'

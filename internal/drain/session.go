@@ -201,7 +201,7 @@ func (s *session) run(ctx context.Context) error {
 			continue
 		}
 
-		// Until shortly before its slot, the holder serves requests and pauses, and may choose
+		// Until shortly before the slot of the message, the holder serves requests and pauses, and may choose
 		// another message.
 		if wait := s.slots.untilReady(c.entry); wait > 0 {
 			s.sleep(ctx, min(wait, controlInterval))

@@ -16,7 +16,7 @@ type slotQueue struct {
 	requests func(contract string) int
 }
 
-// newSlotQueue returns the place of a session. The session is told by notify when its wait may have
+// newSlotQueue returns the place of a session. The limiter calls notify when the wait may have
 // become shorter.
 func (d *Drainer) newSlotQueue(notify func()) slotQueue {
 	q := slotQueue{requests: d.Requests}

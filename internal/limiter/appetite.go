@@ -5,7 +5,7 @@ import "time"
 // appetite decides how many slots a process reserves beyond the requests that wait. A lane that
 // sends one message after the other has never more than one request that waits; without slots
 // ahead, it would send one message for each write of the row. Slots that are lost could have been
-// another process's, so the appetite grows only while none is lost.
+// another process's, so the appetite grows only while at most a tenth is lost.
 type appetite struct {
 	most int // slots of two seconds; 0 = the rate is too low to reserve ahead
 
@@ -40,8 +40,8 @@ func (a *appetite) adjust() {
 	a.used, a.lost = 0, 0
 }
 
-// missing returns how many slots to reserve, if so many requests wait and so many slots are left.
-// Slots ahead are reserved when half of them are used: one reservation has the slots of a second.
+// missing returns how many slots to reserve, if so many requests wait and so many slots are left. It
+// reserves ahead when half of the slots ahead are used.
 func (a *appetite) missing(waiting, left int, now time.Time) int {
 	ahead := a.ahead
 	if a.usedAt.IsZero() || now.Sub(a.usedAt) > time.Second {

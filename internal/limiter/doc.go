@@ -9,8 +9,8 @@
 // (reserve.go). So no slot has two processes, whatever happens to them.
 //
 // Slots are (Per + jitter) / Count apart. So Count+1 slots in a row take longer than Per, by the
-// jitter. The requests of these slots arrive at the CMS within Per only if their delays differ by
-// more than the jitter.
+// jitter. The CMS gets Count+1 requests within Per only if their delays differ by more than the
+// jitter.
 //
 // A request begins within lateness after its slot, or takes a later slot. Slots that no request
 // takes are lost: of a process that dies, has nothing to send, or is slow. They are never given
@@ -28,8 +28,8 @@
 // only if the process has a slot for each; its later requests come before the first requests of
 // other attempts. Requests outside an attempt, such as those of a sign-in, ask when they begin.
 //
-// A process reserves for the requests that wait. If they used up its last slots, it also reserves
-// ahead, up to the slots of a second (appetite.go).
+// A process reserves for the requests that wait. If requests used nearly all slots of the last
+// reservation, it also reserves ahead, up to the slots of a second (appetite.go).
 //
 // While requests wait or slots are left, a process makes at most two transactions a second, beside
 // a few at the start. Otherwise it makes none.

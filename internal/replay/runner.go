@@ -41,8 +41,8 @@ type Config struct {
 	Log    Log
 	Leases storage.Leases
 	Lease  time.Duration  // length of a job's lease, 15 to 60 s
-	Wake   func(lane int) // wakes this process's drainer for a lane; must return at once
-	// shortest time between two attempts to deliver, in one process; 0 = no limit
+	Wake   func(lane int) // enqueues a ticket for the lane, and wakes this process's drainer; must return at once
+	// shortest time between two requests to the CMS, over all processes; 0 = no limit
 	Interval time.Duration
 	// called when a job is over; if Finished fails, it is called again later; nil = not called
 	Finished func(Job) error

@@ -35,7 +35,7 @@ func (s *SignIn) AsksServer() bool {
 	return s.Steps.IsSet() || s.OAuth2 != nil || s.Azure != nil
 }
 
-// ContractDefinitions returns what the contracts say about messages.
+// ContractDefinitions returns the definitions of the contracts.
 func (s *Settings) ContractDefinitions() []contract.Definition {
 	var definitions []contract.Definition
 	for _, c := range s.Contracts {
