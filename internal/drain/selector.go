@@ -43,6 +43,11 @@ type selector struct {
 	versions  *latestVersions
 	missing   *missingContracts
 
+	alternation
+}
+
+// alternation has the sides of which the next choice takes its message.
+type alternation struct {
 	isLogNext bool // the next choice begins with the log, not with the blocks
 	isFromEnd bool // while attempts fail: the next choice from the log begins at its end
 }

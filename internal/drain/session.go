@@ -187,7 +187,7 @@ func (s *session) run(ctx context.Context) error {
 			continue
 		}
 
-		progress := s.journal.nextProgress()
+		progress, sides := s.journal.nextProgress(), s.selector.alternation
 		c, err := s.chooseNext(ctx)
 		if err != nil {
 			return err
@@ -202,8 +202,10 @@ func (s *session) run(ctx context.Context) error {
 		}
 
 		// Until shortly before the slot of the message, the holder serves requests and pauses, and may choose
-		// another message.
+		// another message. A choice without an attempt does not change sides: with two choices for
+		// each attempt, one side would be sent alone.
 		if wait := s.slots.untilReady(c.entry); wait > 0 {
+			s.selector.alternation = sides
 			s.sleep(ctx, min(wait, controlInterval))
 			continue
 		}
